@@ -234,7 +234,7 @@ class Scheduler(SavedState):
         return ""
 
     def _is_limit(self, error: LuaError) -> bool:
-        """Return whether an error is that of a limit, which always halts the world."""
+        """Return whether an error comes from a limit, and therefore always halts the world."""
         return (
             self.vm.is_interrupted or self.vm.limit_hit == "steps" or bool(self._limit_text(error))
         )

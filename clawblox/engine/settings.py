@@ -38,7 +38,7 @@ _MIB_PER_HEAP_MIB: Final = 4
 """Default ratio of the watchdog's memory limit to the heap limit."""
 SCRIPT_SUFFIXES: Final = (".lua", ".luau")
 PROJECT_SUFFIX: Final = ".project.json"
-"""Suffix of Rojo project files, which ``scripts.tree`` may name."""
+"""Suffix of Rojo project files; ``scripts.tree`` may name such a file."""
 RENDERER_FILES: Final = "renderer"
 """Subdirectory of the world's directory for the files of a renderer."""
 

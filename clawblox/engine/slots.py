@@ -55,7 +55,7 @@ class Slots:
         return self._values[number - 1]
 
     def take_as(self, number: int, kind: type[T]) -> T:
-        """Return the value with a number, which must be of a class.
+        """Return the value with a number, after checking its class.
 
         Raises:
             ValueError: There is no such value, or its class differs.

@@ -122,7 +122,7 @@ class InstanceBookkeeping(msgspec.Struct, frozen=True, eq=False):
             self._write(update)
 
     def leave_running(self) -> None:
-        """Release a detached instance, which continues to run."""
+        """Release a detached instance without ending it."""
         self._in_log(lambda index: index.note(LEFT, ""))
         self._instance.release()
 

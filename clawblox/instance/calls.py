@@ -1,4 +1,4 @@
-"""Calls to an instance, which fail immediately when the instance ends."""
+"""Calls to an instance that fail immediately when the instance ends."""
 
 from __future__ import annotations
 

@@ -371,7 +371,7 @@ class ProbePacer:
             self._hurried.set()
 
     async def probe_now(self) -> None:
-        """Hurry, and wait for the result of a probe that starts after this call.
+        """Hurry the next probe, and wait for the result of a probe that starts after this call.
 
         Cancellation: the probe still takes place.
         """

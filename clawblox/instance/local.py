@@ -276,7 +276,7 @@ class LocalInstance(Instance):
         """Return the source of its snapshots.
 
         Raises:
-            UsageError: It does not run.
+            UsageError: The instance is not running.
         """
         environment = self.running.environment
         return SnapshotSource(

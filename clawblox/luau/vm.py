@@ -92,7 +92,7 @@ class VM(LimitedMachine):
         clock: The clock of ``os.clock``, in seconds.
         wall_clock: The clock of ``os.time`` and ``os.date``, in seconds since 1970.
 
-    A host with simulated time must set both clocks, which are not part of snapshots.
+    A host with simulated time must set both clocks. Snapshots do not include the clocks.
     """
 
     def __init__(

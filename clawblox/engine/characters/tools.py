@@ -61,7 +61,7 @@ def _holder(tool: Instance) -> Instance | None:
 
 
 def _move_tool(tool: Instance, parent: Instance | None) -> None:
-    """``Parent = parent`` of a tool, which may change its holder."""
+    """``Parent = parent`` of a tool: move the tool, and equip or unequip it."""
     before = _holder(tool)
     set_parent(tool, parent)
     after = _holder(tool)

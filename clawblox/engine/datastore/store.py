@@ -266,7 +266,7 @@ class Statements:
 
 
 def _read_info(text: Any) -> Info:
-    """Return the info in a column, which another program may have filled with invalid data."""
+    """Return the info in a column; another program may have stored invalid data."""
     try:
         values = json.loads(text) if text else ()
         shapes.check_shape(values, INFO_SHAPE, "the info of a value")

@@ -1,4 +1,4 @@
-"""The classes without effect, which come after all others.
+"""The classes without effect. They come after all others.
 
 Most are data, like the members in `looks`; the others are omitted from worlds on purpose.
 """

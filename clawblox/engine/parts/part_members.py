@@ -94,7 +94,7 @@ class _PartMembers:
         return sum(map(self.get_mass, (root, *heavy)))
 
     def get_connected_parts(self, part: Instance) -> Any:
-        """``GetConnectedParts()``: return the parts welded to this part, which comes first."""
+        """``GetConnectedParts()``: return this part and the parts welded to it."""
         return as_list([part, *(member for member in self._assembly(part) if member is not part)])
 
     def _root(self, part: Instance) -> Instance:
@@ -139,7 +139,7 @@ class _PartMembers:
         return ()
 
     def get_network_owner(self, part: Instance) -> Any:
-        """``GetNetworkOwner()``: return nil, which denotes the server."""
+        """``GetNetworkOwner()``: return nil for the server."""
         return None
 
     def velocity_getter(self, key: str) -> Any:

@@ -265,7 +265,7 @@ class Marks(SavedState):
             fixed[number] = (root, place)
 
     def restore(self, document: dict[str, Any], slots: Slots) -> None:
-        """Restore the result of `document`, after the tree, which has marked every part."""
+        """Restore the result of `document`, after the tree, where every part is marked."""
         super().restore(document, slots)
         if not self.welds_changed:
             self.welds.resolve()

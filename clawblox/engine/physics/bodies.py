@@ -241,7 +241,7 @@ class Bodies:
 
 
 class Forces:
-    """Velocities, forces and impulses, which affect dynamic bodies only."""
+    """Velocities, forces and impulses of dynamic bodies."""
 
     def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies

@@ -173,7 +173,7 @@ class Space(SavedState):
 
         Args:
             number: The new body.
-            to: The other body, which has its own rigid body.
+            to: The other body, with its own rigid body.
             traits: Its shape, groups and material, and the motion `FIXED`; a density of 0 adds no
                 mass.
             position: Its position relative to the other body.

@@ -111,7 +111,7 @@ class RequirePaths:
 
 
 def _as_json(text: str) -> str:
-    """Return a ``.luaurc`` without comments and trailing commas, which Luau allows there."""
+    """Return a ``.luaurc`` as JSON, without the comments and trailing commas that Luau allows."""
     plain = _COMMENT.sub(lambda match: match[1] or "", text[: _MAX_BYTES + 1])
     return _TRAILING_COMMA.sub(lambda match: match[1] or match[2], plain)
 

@@ -228,7 +228,7 @@ def is_init(file_name: str) -> bool:
 
 
 def _is_folder(folders: tuple[str, ...], path: PurePosixPath) -> bool:
-    """Return whether a script represents its directory, which must not be a service."""
+    """Return whether a script represents its directory; a service has no such script."""
     return is_init(path.name) and len(folders) + len(path.parts) > _SERVICE_DEPTH
 
 

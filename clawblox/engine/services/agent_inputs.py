@@ -66,7 +66,7 @@ def _is_vector(value: Json) -> bool:
 
 
 def _is_number(value: Json) -> bool:
-    """Return whether a value is a number in the range of a Vector3, which has 32-bit floats."""
+    """Return whether a value is a number in the 32-bit range of a Vector3."""
     return finite_number(value, low=-LIMIT, high=LIMIT) is not None
 
 

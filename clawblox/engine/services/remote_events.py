@@ -102,7 +102,7 @@ _EVENT: Final = {
 
 
 def _flat(payload: Json) -> Json:
-    """Return a payload with tuples in place of objects, which the VM cannot measure."""
+    """Return a payload with tuples in place of objects, because the VM cannot measure objects."""
     if isinstance(payload, dict):
         return tuple(_flat(member) for item in payload.items() for member in item)
     return [_flat(member) for member in payload] if isinstance(payload, list) else payload

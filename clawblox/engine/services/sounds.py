@@ -103,7 +103,7 @@ def resume(sound: Instance) -> Any:
 def spectate_sounds(root: Instance) -> list[dict[str, Json]]:
     """Return the playing sounds below an instance, in tree order.
 
-    Each has the id of its parent, which is an entity for a sound in a part.
+    Each has the id of its parent; for a sound in a part, that is an entity.
     """
     return [
         {

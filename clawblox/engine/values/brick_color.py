@@ -150,7 +150,7 @@ class BrickColor(Value):
     }
 
     def fill(self, *values: Any) -> None:
-        """Restore contents."""
+        """Restore the contents."""
         expect_contents(values, float)
         if values[0] not in _COLORS:
             raise ValueError(f"there is no BrickColor {values[0]}")

@@ -73,7 +73,7 @@ class CFrame(Value):
         return self.position, *self.rotation
 
     def fill(self, *values: Any) -> None:
-        """Restore contents."""
+        """Restore the contents."""
         expect_contents(values, Vector, *[float] * 9)
         self.position = values[0]
         self.rotation = values[1:]

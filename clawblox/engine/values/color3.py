@@ -38,7 +38,7 @@ class Color3(Value):
     getters = attributes(R="r", G="g", B="b", r="r", g="g", b="b")
 
     def fill(self, *values: Any) -> None:
-        """Restore contents."""
+        """Restore the contents."""
         expect_contents(values, float, float, float)
         self.r, self.g, self.b = make_color3(*values).contents()
 

@@ -51,7 +51,7 @@ class DateTime(Value):
     }
 
     def fill(self, *values: Any) -> None:
-        """Restore contents."""
+        """Restore the contents."""
         expect_contents(values, float)
         if not (_FIRST <= values[0] <= _LAST and values[0].is_integer()):
             raise ValueError(f"there is no DateTime {values[0]}")

@@ -32,7 +32,7 @@ class Font(Record):
     }
 
     def fill(self, *values: Any) -> None:
-        """Restore contents."""
+        """Restore the contents."""
         super().fill(*values)
         if [item.enum.name for item in values[1:]] != ["FontWeight", "FontStyle"]:
             raise ValueError("a Font has items of other enums")

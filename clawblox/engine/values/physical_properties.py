@@ -57,7 +57,7 @@ class PhysicalProperties(Record):
     getters = members(*_NAMES)
 
     def fill(self, *values: Any) -> None:
-        """Restore contents."""
+        """Restore the contents."""
         expect_contents(values, *[float] * len(_NAMES))
         self._contents = _make(*values).contents()
 

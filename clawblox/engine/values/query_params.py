@@ -47,7 +47,7 @@ class QueryParams(Mutable):
         return tuple(self.members.values())
 
     def fill(self, *values: Any) -> None:
-        """Restore contents."""
+        """Restore the contents."""
         expect_contents(values, *(value.__class__ for value in self.defaults.values()), LuaTable)
         names = (*self.defaults, "FilterDescendantsInstances")
         self.members = dict(zip(names, values, strict=True))

@@ -48,7 +48,7 @@ class Random(Mutable):
         return float(state >> 32), float(state & _LOW_HALF)
 
     def fill(self, *values: Any) -> None:
-        """Restore contents."""
+        """Restore the contents."""
         expect_contents(values, float, float)
         self.stream = PcgRandom(0)
         self.stream.state = int(values[0]) << 32 | int(values[1])

@@ -44,7 +44,7 @@ class NumberRange(Record):
     getters = members("Min", "Max")
 
     def fill(self, *values: Any) -> None:
-        """Restore contents."""
+        """Restore the contents."""
         expect_contents(values, float, float)
         low, high = self._contents = singles(*values)
         if not low <= high:
@@ -92,7 +92,7 @@ def _number_keypoint(time: float, value: float, envelope: float = 0.0) -> Number
 
 
 class ColorSequenceKeypoint(Record):
-    """A colour at a time, which is already a 32-bit float."""
+    """A colour at a time; the time is already a 32-bit float."""
 
     __slots__ = ()
 
@@ -106,7 +106,7 @@ class ColorSequenceKeypoint(Record):
         return (time, *color.contents())
 
     def text(self) -> str:
-        """Return the time, the colour and an envelope, which is always 0."""
+        """Return the time, the colour and an envelope of 0."""
         return _spaced((*self.numbers(), 0.0))
 
 
@@ -135,7 +135,7 @@ class _Sequence(Record):
         return [self.make(*parts[at : at + width]) for at in range(0, len(parts), width)]
 
     def fill(self, *values: Any) -> None:
-        """Restore contents."""
+        """Restore the contents."""
         expect_contents(values, *[float] * (len(values) + -len(values) % self.width))
         self._contents = values
         keypoints = self.keypoints()
@@ -189,7 +189,7 @@ def _find_problem(keypoints: list[Any]) -> str | None:
 def _add_constructor(
     cls: type[_Sequence], keypoint: type[Value], part: Check, make: Callable[..., Any]
 ) -> None:
-    """Register ``new``, which takes a value, a first and a last value, or a table of keypoints.
+    """Register ``new`` for a value, for a first and a last value, or for a table of keypoints.
 
     Args:
         cls: The type of the sequence.

@@ -39,7 +39,7 @@ class TweenInfo(Record):
     )
 
     def fill(self, *values: Any) -> None:
-        """Restore contents."""
+        """Restore the contents."""
         expect_contents(values, float, EnumItem, EnumItem, float, bool, float)
         time, style, direction, repeats, reverses, delay = values
         if style.enum.name != "EasingStyle" or direction.enum.name != "EasingDirection":

@@ -41,7 +41,7 @@ class UDim(Value):
     getters = attributes(Scale="scale", Offset="offset")
 
     def fill(self, *values: Any) -> None:
-        """Restore contents."""
+        """Restore the contents."""
         expect_contents(values, float, float)
         self.scale, self.offset = values[0], _whole(values[1])
 

@@ -169,7 +169,7 @@ class Value(HostValue):
 
 
 class Mutable(Value):
-    """A mutable value, which is only equal to itself."""
+    """A mutable value, equal only to itself."""
 
     __slots__ = ()
 

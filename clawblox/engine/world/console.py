@@ -138,7 +138,7 @@ def _error_lines(error: WorldHalted, sources: Iterable[tuple[str, str]]) -> list
 
 
 def _continue(text: str) -> list[str]:
-    """Return the lines of a text, which may come from a script, indented except for the first."""
+    """Return the lines of a text, possibly from a script, indented except for the first."""
     first, *rest = text.split("\n")
     return [first, *(f"  {line}" for line in rest)]
 

@@ -325,7 +325,7 @@ class EngineWorld(Simulation):
         self._console.announce(f"Spectator frontend: {url}/")
 
     def map(self) -> dict[str, Json]:
-        """Return the parts with the tag ``Static``, which observations omit."""
+        """Return the parts with the tag ``Static``; observations omit these parts."""
         return self._look(lambda: {"entities": observe_map(self._parts.model.workspace)})
 
     def _look(self, function: Callable[[], Result]) -> Result:

@@ -340,7 +340,7 @@ def _count_room(text: str) -> int:
 def write_function(
     writer: Writer, index: int, signature: str, body: Block, *, counts_depth: bool
 ) -> None:
-    """Append a function, which saves its state when a `Yield` passes through.
+    """Append a function that saves its state when a `Yield` passes through.
 
     Args:
         writer: The writer to append to.

@@ -321,7 +321,7 @@ class TokenReader:
         return True
 
     def expect(self, kind: str, context: str = "") -> Token:
-        """Step over the current token, which must have this kind.
+        """Step over the current token, after checking its kind.
 
         Raises:
             LuauSyntaxError: The current token has another kind.
@@ -331,7 +331,7 @@ class TokenReader:
         return self.next()
 
     def expect_name(self, context: str = "") -> Token:
-        """Step over the current token, which must be an identifier.
+        """Step over the current token, after checking that it is an identifier.
 
         Raises:
             LuauSyntaxError: The current token is not an identifier.

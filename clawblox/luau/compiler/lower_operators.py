@@ -76,7 +76,7 @@ class OperatorLowering(Lowering):
     def _number_guards(self, left: Lowered, right: Lowered) -> tuple[list[str], str, str]:
         """Return tests that two operands are numbers, and the operands' texts after the tests.
 
-        An operand that a test must evaluate is in the first test, which always runs.
+        An operand that a test must evaluate is in the first test, because that always runs.
         """
         if left.kind != "num" and right.kind != "num" and not (left.simple or right.simple):
             left = self.pin(left, self.line)

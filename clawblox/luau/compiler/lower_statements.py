@@ -273,7 +273,7 @@ class FunctionLowering(ExpressionLowering):
             getattr(self, statement.lowerer)(statement)
 
     def _body_once(self, statement: ast.Repeat) -> None:
-        """Lower a body with a ``continue``, which must go to ``until``."""
+        """Lower a body with a ``continue`` that goes to ``until``."""
         flag = self._hidden("bool")
         self.emit(f"{flag} = False", statement.line)
         once = CodeLoop("for _ in ONCE:", "for _ in ONCE:", statement.line)

@@ -59,7 +59,7 @@ def key_text(key: Lowered) -> str:
 
 
 def _charged_tuple(name: str) -> str:
-    """Return the text of a tuple, which is charged for copying if it is large."""
+    """Return the text of a tuple; copying a large tuple is charged."""
     return f"({name} if len({name}) <= {CHARGED_COPY} else hold({name}))"
 
 
@@ -210,7 +210,7 @@ class Lowering:
         return ", ".join([*texts, f"*{self.spread(expressions[-1])}"]), True
 
     def _before(self, expressions: list[ast.Expression]) -> list[Lowered]:
-        """Lower all expressions except the last, which may call a function."""
+        """Lower all expressions except the last, which may contain a call."""
         *firsts, last = expressions
         values = self.ordered(firsts)
         return list(map(self.settle, values)) if self.has_call(last) else values

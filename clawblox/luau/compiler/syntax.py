@@ -17,7 +17,7 @@ class Local:
         ident: Its number in the chunk.
         owner: The function that declares it.
         captured: Whether another function uses it.
-        is_const: Whether it is declared with ``const``, which forbids assignments.
+        is_const: Whether it is declared with ``const``; assignments are forbidden.
         writes: The number of assignments after its declaration.
         self_function: Its function, if it is declared with ``local function``.
     """
@@ -324,7 +324,7 @@ class NameScope:
 
     @contextmanager
     def enter_block(self) -> Iterator[None]:
-        """Open a block, which ends the scope of its locals."""
+        """Open a block; its end is the end of its locals' scope."""
         self._blocks.append([])
         yield
         for local in self._blocks.pop():

@@ -125,7 +125,7 @@ class LoopIterator:
 
 @dataclass(slots=True, eq=False)
 class FunctionLoop(LoopIterator):
-    """Loops with an iterator function, which the loop's code calls because it may yield."""
+    """Loops with an iterator function; the loop's code makes the calls because they may yield."""
 
     function: Any
     state: Any

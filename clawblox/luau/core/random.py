@@ -30,7 +30,7 @@ class PcgRandom:
         return ((shifted >> turn) | (shifted << (-turn & 31))) & 0xFFFFFFFF
 
     def fraction(self) -> float:
-        """Return a number from 0 up to, but excluding, 1."""
+        """Return a number from 0 to below 1."""
         low = self.next()
         return float(low | (self.next() << 32)) * 2.0**-64
 

@@ -470,7 +470,7 @@ def _is_circular(table: LuaTable) -> bool:
 
 
 def reclass_users(meta: LuaTable) -> None:
-    """Change the class of all tables with this metatable, which has gained ``__newindex``.
+    """Change the class of all tables with this metatable after it has gained ``__newindex``.
 
     Raises:
         LuaError: The call has used up its steps or its memory, or the host has interrupted it.

@@ -19,7 +19,7 @@ Operator = Callable[[Any, Any], Any]
 Compute = Callable[[float, float], float]
 
 Blanks = Iterator[Vector]
-"""Creates vectors without components, faster than `Vector`, which calls Python code."""
+"""Creates vectors without components, faster than calls of `Vector`."""
 
 uncounted: Blanks = map(object.__new__, repeat(Vector))
 _THREE = struct.Struct("fff")  # native, so numbers beyond 32 bits become infinite

@@ -36,7 +36,7 @@ def _add_unary(name: str, compute: Callable[[float], Any]) -> None:
 
 
 def _add_guarded(name: str, compute: Callable[[float], float], at_overflow: float) -> None:
-    """Register a function of one number, which returns C's result where Python raises errors."""
+    """Register a function of one number, with C's results where Python raises errors."""
 
     def apply(*args: Any) -> float:
         value = args[0] if args and args[0].__class__ is float else arg.number(args, 0, name)

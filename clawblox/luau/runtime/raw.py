@@ -104,7 +104,7 @@ class HostValue(Userdata):
         raise NotImplementedError
 
     def fill(self, *values: Any) -> None:
-        """Give an empty value its contents, which may come from a forged document.
+        """Give an empty value its contents, possibly from a forged document.
 
         Tables and other values among them may still be empty, and can only be stored here.
 

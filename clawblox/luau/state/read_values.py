@@ -102,7 +102,7 @@ def check_kind(kind: str, value: Any) -> None:
 
 
 def required(item: T | None, fault: str) -> T:
-    """Return an item named by the document, which must exist.
+    """Return an item named by the document, after checking that it exists.
 
     Raises:
         VMSnapshotError: The item is None.

@@ -216,7 +216,7 @@ class Saver:
         return ["r", number]
 
     def _long_text(self, text: str) -> Json:
-        """Return a reference to a string, which the document contains once."""
+        """Return a reference to a string; the document contains the string once."""
         number = self._texts.get(text)
         if number is None:
             number = self._texts[text] = len(self._entries)

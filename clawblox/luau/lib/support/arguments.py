@@ -183,7 +183,7 @@ def function(args: Arguments, at: int, name: str) -> Any:
 
 
 def numbers(args: Arguments, function: str, count: int) -> list[float]:
-    """Return the first arguments, which must be numbers.
+    """Return the first arguments, after checking that they are numbers.
 
     Raises:
         RuntimeFault: An argument is missing, or is not a number.

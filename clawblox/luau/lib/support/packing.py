@@ -51,7 +51,7 @@ class _FormatReader:
         return self._at < len(self._form)
 
     def option(self, total: int) -> tuple[str, int, int]:
-        """Return the next option, which follows ``total`` bytes."""
+        """Return the next option, at offset ``total``."""
         kind, size = self._plain()
         align = size
         if kind == "align":

@@ -251,7 +251,7 @@ class Matcher:
         raise RuntimeFault("invalid pattern capture")
 
     def _captured(self, digit: str) -> str | None:
-        """Return the text of a capture; None for a position, which never matches."""
+        """Return the text of a capture; None for a position, since positions never match."""
         index = ord(digit) - ord("1")
         if not 0 <= index < len(self.captures) or self.captures[index][1] == _OPEN:
             raise RuntimeFault(f"invalid capture index %{index + 1}")

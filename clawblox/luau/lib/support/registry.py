@@ -96,7 +96,7 @@ class Registry:
     def add_library(self, module: ModuleType) -> None:
         """Register the public functions that a module defines.
 
-        A trailing underscore, which avoids names of Python, is dropped.
+        A trailing underscore, used to avoid Python's own names, is dropped.
         """
         library = module.__name__.rpartition(".")[2]
         prefix = "" if library == "base" else f"{library}."
@@ -138,7 +138,7 @@ BUILTINS = Registry()
 def install(name: str, function: Callable[..., Any]) -> None:
     """Register a function that is not a public function of a library's module.
 
-    The function gets its own code object, which identifies its name in tracebacks.
+    The function gets its own code object, to identify its name in tracebacks.
     """
     assert isinstance(function, FunctionType)
     function.__code__ = function.__code__.replace(co_name=name.rpartition(".")[2])

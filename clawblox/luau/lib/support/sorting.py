@@ -1,4 +1,4 @@
-"""``table.sort``: the reference's introsort, which gives the same order of equal elements."""
+"""``table.sort``: the reference's introsort, with the same order of equal elements."""
 
 from __future__ import annotations
 
