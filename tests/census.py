@@ -1,18 +1,18 @@
-"""What the package is made of, in numbers that can be compared between two states of it.
+"""Counts of the package's code, which can be compared between two versions.
 
-    python -m tests.census [--package DIR] [--no-ways] [--json FILE]
+python -m tests.census [--package DIR] [--no-ways] [--json FILE]
 
-*Lines of code* hold a token that is neither a comment, nor a docstring, nor part of an import;
+*Lines of code* contain a token that is neither a comment, nor a docstring, nor part of an import;
 lines of imports are counted separately. *Modules* are counted without the ``__init__`` of packages.
-*Branches* are places where the code can go one way or another, so that denser lines do not look
-like less code. *Public names* are those without an underscore at the top level of modules and
-classes, so that merged files do not look like a smaller surface. A *cupboard* is a module of under
-150 lines with exactly one importer within the package. *Repeated lines* belong to a run of six or
-more lines of code that occurs again.
+*Branches* are places where the control flow splits, so that denser lines do not look like less
+code. *Public names* are those without an underscore at the top level of modules and classes, so
+that merged files do not look like a smaller surface. A *cupboard* is a module of under 150 lines
+with exactly one importer within the package. *Repeated lines* belong to a run of six or more lines
+of code that occurs again.
 
-*Ways* are followed while they run, in a process of their own: every function of the package that is
-entered between a call and the event that ends the way is counted once, with its file. The events
-are the start of the world's program, the return of the agent's start, and the end of the command.
+*Ways* are traced in a separate process: every function of the package that is entered between a
+call and the event that ends the way is counted once, with its file. The events are the start of the
+world's program, the return of the agent's start, and the end of the command.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Module:
         self.tree = ast.parse(self.text)
 
     def docstrings(self) -> set[int]:
-        """Return the numbers of the lines that hold nothing but strings without a use."""
+        """Return the numbers of the lines that contain only unused strings."""
         found: set[int] = set()
         for node in ast.walk(self.tree):
             match node:
@@ -92,7 +92,7 @@ class Module:
         }
 
     def branches(self) -> int:
-        """Return the number of places where the code can go one way or another."""
+        """Return the number of places where the control flow splits."""
         return sum(isinstance(node, BRANCHES) for node in ast.walk(self.tree))
 
     def public_names(self) -> int:
@@ -100,7 +100,7 @@ class Module:
         return len(set(_public_names(self.tree)))
 
     def imports(self) -> set[str]:
-        """Return the names of what is imported: modules, and names in modules."""
+        """Return the imported names: modules, and names in modules."""
         found: set[str] = set()
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
@@ -137,7 +137,7 @@ def read_package(package: Path) -> list[Module]:
 
 
 def list_cupboards(modules: list[Module]) -> list[str]:
-    """Return the modules of few lines that exactly one other module imports."""
+    """Return the short modules that exactly one other module imports."""
     importers: Counter[str] = Counter()
     names = {module.name for module in modules}
     for module in modules:
@@ -150,7 +150,7 @@ def list_cupboards(modules: list[Module]) -> list[str]:
 
 
 def count_repeated(modules: list[Module]) -> int:
-    """Return how many lines of code belong to a run of six or more that occurs again."""
+    """Return the number of lines of code in repeated runs of six or more lines."""
     places: dict[tuple[str, ...], list[tuple[str, int]]] = defaultdict(list)
     for module in modules:
         text = module.text.splitlines()
@@ -169,7 +169,7 @@ def count_repeated(modules: list[Module]) -> int:
 
 
 def count_modules(package: Path) -> dict[str, Any]:
-    """Return the numbers that are read from the files."""
+    """Return the counts that are read from the files."""
     modules = read_package(package)
     rooms: dict[str, Counter[str]] = defaultdict(Counter)
     for module in modules:
@@ -279,7 +279,7 @@ anyio.run(main)
 
 
 class Trace:
-    """Collects the functions of the package that are entered while a way is followed."""
+    """Collects the functions of the package that are entered during a way."""
 
     def __init__(self, package: Path) -> None:
         self._prefix = f"{package}{os.sep}"
@@ -289,7 +289,7 @@ class Trace:
         self._loops = 0
 
     def begin(self, until_program: str | None = None) -> None:
-        """Begin; the start of a program whose arguments hold this name ends the way."""
+        """Start; the start of a program whose arguments contain this name ends the way."""
         self._program = until_program
         sys.addaudithook(self._audit)
         threading.setprofile(self._enter)
@@ -310,7 +310,7 @@ class Trace:
             self._loops += 1
 
     def end(self) -> None:
-        """Print what was found, as JSON."""
+        """Print the functions that were found, as JSON."""
         sys.setprofile(None)
         threading.setprofile(None)  # type: ignore[arg-type]
         files = {code.co_filename[len(self._prefix) :] for code in self._codes}
@@ -324,7 +324,7 @@ class Trace:
 
 
 def follow(way: str, package: Path) -> dict[str, int]:
-    """Follow one way in a new process; return how much was entered."""
+    """Trace one way in a new process; return the counts."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         world = directory / "world"

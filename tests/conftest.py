@@ -1,4 +1,4 @@
-"""Every test runs in directories of its own and leaves nothing behind, or fails."""
+"""Every test runs in its own directories, and fails if it leaves anything behind."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("thorough" if is_thorough else "clawblox")
 
 
-# It would hide what becomes of output that is still in a buffer.
+# It would hide effects on buffered output.
 os.environ.pop("PYTHONUNBUFFERED", None)
 
-# What a shell runs in its background ignores the first two, what nohup runs the third, and so would
-# every program of the tests. A handler, unlike that, is not inherited.
+# A shell's background programs ignore the first two signals and nohup's the third, and all programs
+# of the tests would inherit that. Unlike an ignored signal, a handler is not inherited.
 for number, handler in {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGQUIT: signal.SIG_DFL,
@@ -58,7 +58,7 @@ for number, handler in {
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Look for no garbage among what the tests consist of, all of which stays until the end."""
+    """Exclude the tests themselves from garbage collection, because they stay until the end."""
     gc.disable()
     try:
         share_compiling(session.config)
@@ -70,7 +70,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with the static checks: where mypy has no cache, no test takes longer.
+    """Start with the static checks, because mypy without a cache takes longer than any test.
 
     A thorough run tries examples again, and more.
     """
@@ -82,10 +82,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def share_compiling(config: pytest.Config) -> None:
-    """Import the tests, each process of the run from another place on.
+    """Import the tests, starting at a different place in each process of the run.
 
-    All of them collect at the same time, so each would compile every module by itself. This way
-    each finds most of them compiled by the others; and so do the programs of the tests.
+    All processes collect at the same time, so each would compile every module. This way, each
+    process finds most modules already compiled by the others, as do the programs of the tests.
     """
     worker = getattr(config, "workerinput", None)
     if worker is None or config.args != config.getini("testpaths"):
@@ -109,7 +109,7 @@ def share_compiling(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Look for the programs that a test needs before anything is made for it."""
+    """Look for the programs that a test needs before its set-up."""
     for mark in item.iter_markers("needs"):
         for name in mark.args:
             require_program(name)
@@ -119,7 +119,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="module")
 def anyio_backend() -> str:
-    """Run async tests on asyncio; a module that serves trio too parametrizes this name."""
+    """Run async tests on asyncio; modules that also support trio parametrize this name."""
     return "asyncio"
 
 
@@ -132,10 +132,10 @@ def _never_block_the_loop() -> Iterator[None]:
         function.can_block_in("clawblox/config/world_toml.py", {"read_world_config"})
         function.can_block_in("clawblox/world/open_world.py", {"attach"})
         function.can_block_in("clawblox/team/async_team.py", {"resume"})
-        # The sync facade blocks its caller's loop, which is what its caller asked for.
+        # The sync facade blocks its caller's loop on purpose.
         function.can_block_in("clawblox/concurrency/portal.py", {"run", "enter", "leave"})
     blockbuster.activate()
-    for name in ("os.path.abspath", "os.getcwd"):  # they look at no disk
+    for name in ("os.path.abspath", "os.getcwd"):  # they do not access the disk
         blockbuster.functions[name].deactivate()
     yield
     blockbuster.deactivate()
@@ -143,7 +143,7 @@ def _never_block_the_loop() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _session_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Name the session, and check at its end what fixtures of modules left behind."""
+    """Name the session, and check at its end for leftovers of module fixtures."""
     name_session(tmp_path_factory.getbasetemp())
     before = Resources.now()
     yield tmp_path_factory.mktemp("outside")
@@ -152,9 +152,10 @@ def _session_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pat
 
 @pytest.fixture(scope="session", autouse=True)
 def _keep_bytecode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Let programs share what they compile, also where no bytecode may be written to the sources.
+    """Let programs share bytecode even if it cannot be written to the sources.
 
-    Container images often forbid that. Each of a thousand programs would compile the package anew.
+    Container images often forbid that, so each of a thousand programs would compile the package
+    again.
     """
     directory = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -168,7 +169,7 @@ def _keep_bytecode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @attrs.frozen
 class Directories:
-    """What a test is given: an empty home, temporary and working directory."""
+    """The empty home, temporary and working directory of a test."""
 
     home: Path
     temporary: Path
@@ -193,7 +194,7 @@ class Directories:
 
 
 _untouched: list[Directories] = []
-"""Those of tests that have left them as they were: making and removing them costs 3 ms a test."""
+"""Unchanged directories of earlier tests; creating and removing them costs 3 ms per test."""
 
 
 @pytest.fixture(autouse=True)
@@ -211,16 +212,16 @@ def _leave_nothing_behind(_session_directory: Path) -> Iterator[None]:
         patch.chdir(working)
         before = Resources.now(temporary, working)
         yield
-        structlog.reset_defaults()  # a command that ran in this process has configured it
+        structlog.reset_defaults()  # configured by a command that ran in this process
         fail_on_leaks(before, temporary, working)
     with contextlib.suppress(OSError):
-        (directories.home / "runs.jsonl").unlink()  # the index, which every start writes to
+        (directories.home / "runs.jsonl").unlink()  # every start writes to the index
     if directories.are_untouched:
         _untouched.append(directories)
 
 
 def fail_on_leaks(before: Resources, *directories: Path) -> None:
-    """Fail when something came since ``before`` and stays; kill leaked processes."""
+    """Fail if anything new since ``before`` stays; kill leaked processes."""
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
     while (now := Resources.now(*directories)).leaks_since(before):
         if time.monotonic() > deadline:
@@ -242,7 +243,7 @@ def template() -> Iterator[Template]:
 
 @pytest.fixture
 def tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tmux]:
-    """Give the test a tmux server of its own; return what runs its commands."""
+    """Provide a private tmux server; return the function that runs its commands."""
     require_program("tmux")
     with tmux_server(tmp_path / "home", monkeypatch) as run:
         yield run
@@ -250,7 +251,7 @@ def tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tmux]:
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
-    """Give a module the agents' own programs, which are installed when a test asks for one."""
+    """Provide the real agent programs, which are installed when a test requests one."""
     found = Programs.make(tmp_path_factory.mktemp("programs"))
     yield found
     found.remove()
@@ -258,6 +259,6 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
 
 @pytest.fixture
 def api() -> Iterator[ModelApi]:
-    """Give the test a stand-in for the APIs of the models."""
+    """Provide a stand-in for the APIs of the models."""
     with model_api() as stand_in:
         yield stand_in

@@ -1,7 +1,7 @@
 """Programs that some tests need and a machine may lack.
 
-A test without its program is skipped, and the reason names the package to install. Where
-:data:`REQUIRED_ENV` is set, as `.ci/run` sets it, it fails instead: there, every test runs.
+A test without its program is skipped, and the reason names the package to install. If
+:data:`REQUIRED_ENV` is set, as in `.ci/run`, the test fails instead, so that every test runs there.
 
 ``python -m tests.optional`` prints the packages that are missing on this machine.
 """
@@ -40,14 +40,14 @@ PACKAGES: Mapping[str, str] = {
 """Debian's package of each program."""
 
 OTHER_NAMES: Mapping[str, str] = {"chromium": "chromium-browser"}
-"""What a program is called elsewhere."""
+"""Alternative names of programs."""
 
 
 def find_program(name: str) -> Path | None:
-    """Return the path of an optional program; None where it is not installed."""
+    """Return the path of an optional program; None if it is not installed."""
     if path := shutil.which(name) or shutil.which(OTHER_NAMES.get(name, name)):
         return Path(path)
-    if name == "initdb":  # Debian keeps Postgres' server out of PATH
+    if name == "initdb":  # Debian does not put Postgres' server in PATH
         return max(Path("/usr/lib/postgresql").glob("*/bin/initdb"), default=None, key=_version)
     return None
 
@@ -58,9 +58,9 @@ def _version(path: Path) -> int:
 
 
 def require_program(name: str) -> Path:
-    """Return the path of an optional program; end the test where it is not installed.
+    """Return the path of an optional program; skip or fail the test if it is not installed.
 
-    Tests say ``@pytest.mark.needs(name)``, fixtures call this.
+    Tests use ``@pytest.mark.needs(name)``; fixtures call this.
     """
     path = find_program(name)
     if path is None:
@@ -69,13 +69,13 @@ def require_program(name: str) -> Path:
 
 
 def require_package(name: str, extra: str) -> None:
-    """End the test where a package of an extra is not installed."""
+    """Skip or fail the test if a package of an extra is not installed."""
     if find_spec(name) is None:
         unavailable(f"{name} is not installed (pip install 'clawblox[{extra}]')")
 
 
 def unavailable(reason: str) -> NoReturn:
-    """Skip the test for lack of a program; fail it where all programs are required."""
+    """Skip the test for lack of a program; fail it if all programs are required."""
     if os.environ.get(REQUIRED_ENV):
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)

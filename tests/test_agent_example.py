@@ -1,4 +1,4 @@
-"""The example of agents in a world, and the programs of the page about them, do what they say."""
+"""The example of agents in a world, and the programs of the page about agents, work."""
 
 from __future__ import annotations
 

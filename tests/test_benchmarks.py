@@ -1,4 +1,4 @@
-"""The comparison of two installations measures what it says, with real worlds."""
+"""The comparison of two installations measures real worlds."""
 
 from __future__ import annotations
 

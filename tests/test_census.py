@@ -1,4 +1,4 @@
-"""The census counts what its docstring promises."""
+"""The census counts as its docstring describes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The static checks: format, lint, types and import rules, run as a person would run them."""
+"""The static checks: format, lint, types and import rules, run from the command line."""
 
 from __future__ import annotations
 

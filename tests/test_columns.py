@@ -1,4 +1,4 @@
-"""Which columns of a table fit a terminal of every width."""
+"""The columns of a table fit terminals of every width."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_no_line_is_wider_than_the_terminal(kind: str, is_live: bool) -> None:
 def test_a_wider_terminal_shows_at_least_as_many_columns(kind: str) -> None:
     for narrow, wide in pairwise(WIDTHS):
         lost = set(headings(ROWS[kind], narrow)) - set(headings(ROWS[kind], wide))
-        assert lost <= {"PORT"}  # the address says it
+        assert lost <= {"PORT"}  # it is in the address
         if lost:
             assert "URL" in headings(ROWS[kind], wide)
 

@@ -1,4 +1,4 @@
-"""Names, files and commands on the pages exist: what a page shows can be used as it shows it."""
+"""Names, files and commands on the pages exist and can be used as shown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.test_checks import CHECKS
 ROOT = Path(__file__).parent.parent
 LUAU = {"engine.md", "engine-classes.md"}
 INSIDE = {"architecture.md", "day.md"}
-"""The pages about modules; they name what is in them."""
+"""The pages about modules, which name their content."""
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ABOUT_FILES = [ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", ROOT / "tests" / "README.md"]
@@ -39,11 +39,11 @@ NAME = re.compile(r"(?<![\w./-])([A-Za-z_]\w*)(?=$|\(|\.)")
 DEFINED = re.compile(r"^(?:(?:async )?def |class )?([A-Za-z]\w*)(?=[(\[:]| = )", re.MULTILINE)
 """A name that a module defines; faster than a parser."""
 HOMONYMS = {"Begin", "DATABASE_URL", "Host", "Origin", "boot_id", "run_prefix", "state_dir"}
-"""A prompt, a variable, two headers and three keys of documents: no names of the package."""
+"""Words that are not names of the package: a prompt, a variable, headers and document keys."""
 
 
 def public_names(module: ModuleType) -> set[str]:
-    """Return the names in ``__all__`` of a package, or the public ones that a module defines."""
+    """Return the names in ``__all__`` of a package, or the public names that a module defines."""
     if hasattr(module, "__all__"):
         return set(module.__all__)
     names = DEFINED.findall(inspect.getsource(module))
@@ -52,7 +52,7 @@ def public_names(module: ModuleType) -> set[str]:
 
 @functools.cache
 def names_of_the_package() -> frozenset[str]:
-    """Return the public names of the package's modules, those that are words excepted."""
+    """Return the public names of the package's modules, except ordinary words."""
     modules = (found.name for found in pkgutil.walk_packages(clawblox.__path__, "clawblox."))
     names = set(clawblox.__all__)
     for name in modules:
@@ -68,7 +68,7 @@ def names_of_the_package() -> frozenset[str]:
 
 
 def blocks(text: str) -> list[ast.Module]:
-    """Return the programs of a page, those that are fragments of a class excepted."""
+    """Return the programs of a page, except fragments of a class."""
     return [ast.parse(block) for block in BLOCK.findall(text) if not block.startswith(" ")]
 
 
@@ -86,7 +86,7 @@ def shown_imports(text: str) -> Iterator[tuple[str, str]]:
 
 
 def resolve(dotted: str) -> object:
-    """Return what a dotted name means: a module, or something in one."""
+    """Return the module, or the object in a module, that a dotted name denotes."""
     module, _, name = dotted.rpartition(".")
     try:
         return importlib.import_module(dotted)

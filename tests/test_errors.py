@@ -1,4 +1,4 @@
-"""Errors travel between processes whole, say everything they know, and form the drawn tree."""
+"""Errors can be pickled, show all their fields, and form the drawn tree."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CLASSES: list[type[ClawbloxError]] = [getattr(errors, name) for name in NAMES]
 
 
 def each_class(test: Callable[[type[ClawbloxError]], None]) -> Callable[[], None]:
-    """Run a test for all classes in one case, since a case for each would multiply the set-up."""
+    """Run a test for all classes in one case, because separate cases would repeat the set-up."""
 
     def run() -> None:
         for kind in CLASSES:
@@ -94,11 +94,11 @@ SAMPLES: dict[str, Any] = {
         ),
     ),
 }
-"""A value for every field of every error, none of them its default."""
+"""A non-default value for every field of every error."""
 
 
 def parameters(kind: type[ClawbloxError]) -> set[str]:
-    """Return what a constructor takes, with what it hands on to its parent by ``**fields``."""
+    """Return the parameters of a constructor, including those passed on by ``**fields``."""
     found: set[str] = set()
     for ancestor in (a for a in kind.__mro__ if "__init__" in vars(a)):
         own = inspect.signature(vars(ancestor)["__init__"]).parameters.values()
@@ -114,7 +114,7 @@ def filled(kind: type[ClawbloxError]) -> ClawbloxError:
 
 
 def fields_of(error: ClawbloxError) -> dict[str, Any]:
-    """Return the fields of an error, with errors among them by what they look like."""
+    """Return the fields of an error, with nested errors as text."""
     fields = vars(error)
     errors_in = {name: repr(one) for name, one in fields.get("failed", {}).items()}
     return {**fields, "failed": errors_in, "others": [*map(str, fields.get("others", ()))]}
@@ -147,7 +147,7 @@ SUBJECTS = (
         or issubclass(getattr(errors, name), CheckpointError)
     }
 )
-"""What each error is about; for the others below a world it is the instance."""
+"""Subject of each error; other errors of a world have the instance as subject."""
 
 
 @each_class
@@ -195,7 +195,7 @@ def test_any_text_survives_pickling(message: str, hint: str | None, line: str) -
 
 
 def texts_of(name: str) -> list[str]:
-    """Return what the message must show of a field's sample."""
+    """Return the texts of a field's sample that the message must contain."""
     match name:
         case "log_lines" | "error_details" | "findings" | "others":
             return list(map(str, SAMPLES[name]))

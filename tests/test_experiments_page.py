@@ -1,4 +1,4 @@
-"""The page about experiments: its programs run one after the other, with a stand-in as agent."""
+"""The programs of the page about experiments, run in sequence with a stand-in as agent."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ QUICK = {
     "source, 4": "source, 1",
     "generation == 1]": "generation == 1][:3]",
 }
-"""What the quick test replaces on the page."""
+"""Replacements in the page for the quick test."""
 MARK = "-- the next program --"
 
 
 @pytest.mark.thorough
 def test_the_programs_of_the_page_run_in_sequence(tmp_path: Path) -> None:
-    """They run in one process, which saves the time of importing everything for each."""
+    """All programs run in one process, which saves repeated imports."""
     text = PAGE.read_text()
     for shown, quick in QUICK.items():
         assert shown in text
@@ -62,7 +62,7 @@ def test_the_programs_of_the_page_run_in_sequence(tmp_path: Path) -> None:
 def test_the_programs_of_the_page_print_the_shown_output(tmp_path: Path) -> None:
     shown = examples.find_examples(PAGE)
     for example, printed in zip(shown, examples.run_page(PAGE, tmp_path), strict=True):
-        if example.language == "python":  # the status has times, which differ in their units
+        if example.language == "python":  # the status contains times with different units
             assert examples.is_alike(example.output, printed), f"{example.code}\n{printed}"
 
 

@@ -1,4 +1,4 @@
-"""Without the packages of an extra, one line has the command that installs them here."""
+"""Without the packages of an extra, one line names the command that installs them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.sockets import free_port
 ROOT = Path(__file__).parent.parent
 TIMEOUT_S = 60
 ZSTD = "" if sys.version_info >= (3, 14) else ", zstandard"
-"""What a server needs besides, where Python has no module of its own."""
+"""Package that a server also needs if Python lacks the module."""
 
 HIDING = """\
 import importlib.machinery, os
@@ -119,7 +119,7 @@ def test_the_command_names_the_clone_or_the_current_directory_in_it(
 
 
 def install(site: Path, origin: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Install the package into a directory as pip does, so far as its metadata goes."""
+    """Install the package's metadata into a directory like pip."""
     info = site / "clawblox-0.1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: clawblox\nVersion: 0.1.0\n")

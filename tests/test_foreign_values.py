@@ -1,4 +1,4 @@
-"""Whatever another program wrote can be kept, written and read again."""
+"""Values from other programs can be stored, written and read again."""
 
 from __future__ import annotations
 

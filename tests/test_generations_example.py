@@ -1,4 +1,4 @@
-"""The example of a chain of generations: its options, and a run of it."""
+"""The example of a chain of generations: its options, and a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What importing costs: nothing is loaded that its user does not need."""
+"""Imports load only the modules that the caller needs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SLOW = {
     *("asyncio", "concurrent.futures", "email", "http", "logging", "sqlite3", "ssl", "tempfile"),
     *("traceback", "urllib.request"),
 }
-"""Parts of the standard library that take long to load, and that no start needs."""
+"""Parts of the standard library that load slowly and that no start needs."""
 
 WORLD_LOADS: Final[Rooms] = {
     "": (
@@ -137,7 +137,7 @@ def test_reading_a_run_loads_only_the_modules_that_read_its_files() -> None:
 @pytest.mark.parametrize("name", ["ps", "logs", "stop", "wait"])
 def test_commands_on_a_run_load_neither_an_http_client_nor_the_orchestrator(name: str) -> None:
     loaded = loaded_by(f"from clawblox.cli.commands import {name}")
-    logger = {"structlog", "pygments"} if name == "stop" else set()  # it configures it
+    logger = {"structlog", "pygments"} if name == "stop" else set()  # it configures logging
     assert third_parties(loaded) <= {"attr", "attrs", "click", "msgspec", "rich", *ANYIO, *logger}
     assert not loaded & {
         "clawblox.world.fleet",

@@ -1,4 +1,4 @@
-"""A class name stands in one room, so that it can be found and means one thing."""
+"""A class name occurs in only one package, so that it is unambiguous and easy to find."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent.parent / "clawblox"
 CLASS = re.compile(r"^ *class (\w+)[(:]", re.MULTILINE)
 OWN_WORLDS = {"engine", "luau"}
-"""Rooms whose names are those of the engine's classes and of the language."""
+"""Packages with the class names of the engine and of the language."""
 
 EXCEPTIONS = {
     "Limits": "public of clawblox.checkpoint and of plans; each limits its own thing",
@@ -17,7 +17,7 @@ EXCEPTIONS = {
 
 
 def rooms_by_class() -> dict[str, set[str]]:
-    """Return the rooms in which each class name stands."""
+    """Return the packages in which each class name occurs."""
     rooms: dict[str, set[str]] = defaultdict(set)
     for path in PACKAGE.rglob("*.py"):
         room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")

@@ -1,4 +1,4 @@
-"""A test lies where its module's path leads, or ``tests/README.md`` names it."""
+"""A test file has the path of its module, or is listed in ``tests/README.md``."""
 
 from __future__ import annotations
 

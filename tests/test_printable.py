@@ -1,4 +1,4 @@
-"""Foreign text for people: nothing in it controls a terminal, and nothing of it is lost."""
+"""Foreign text for people cannot control a terminal, and is shown completely."""
 
 from __future__ import annotations
 

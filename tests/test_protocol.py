@@ -1,4 +1,4 @@
-"""The wire contract: literals that others rely on, and what is read from strangers."""
+"""The wire contract: literals that others rely on, and parsing of foreign data."""
 
 from __future__ import annotations
 

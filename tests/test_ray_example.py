@@ -1,4 +1,4 @@
-"""The example of worlds on the nodes of a Ray cluster does what it says."""
+"""The example of worlds on the nodes of a Ray cluster works."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def test_a_save_of_one_node_continues_on_both_nodes() -> None:
         numbers = [[int(number) for number in re.findall(r"\d+", line)] for line in lines]
         assert [line[:2] for line in numbers] == [[1, 8], [2, 8]]
         assert numbers[0][2] <= numbers[1][2]  # points of both rounds
-        assert numbers[0][3] < numbers[1][3]  # the save has an agent more
+        assert numbers[0][3] < numbers[1][3]  # the save contains one more agent
         assert not list((cluster.directory).glob("tmp*"))

@@ -1,4 +1,4 @@
-"""The examples of the pages run as they stand there, again and again, and print what is shown."""
+"""The examples of the pages run unchanged, repeatedly, and print the shown output."""
 
 from __future__ import annotations
 

@@ -21,14 +21,14 @@ LONGER = {
     "world/instance_calls.py": "the calls for one instance, most of it docstrings",
     "agents/async_agent.py": "the same for agents",
 }
-"""Modules that may be longer, and why."""
+"""Modules that may be longer, with the reason."""
 
 GROUND = {"errors"}
-"""Packages that are no rooms; see the page."""
+"""Packages that do not count as rooms; see the page."""
 
 
 def contents(package: Path) -> set[str]:
-    """Return the names of a package's modules and packages, those with underscores excepted."""
+    """Return the names of a package's modules and packages, except those with underscores."""
     found = {path.stem if path.suffix == ".py" else path.name for path in package.iterdir()}
     return {name for name in found if not name.startswith((".", "_"))}
 
@@ -80,10 +80,8 @@ def test_modules_are_short_unless_there_is_a_reason() -> None:
     assert long == LONGER.keys()
 
 
-OWN_TREES = {
-    "server/recording.py": "one file of its own, and it imports nothing of the rooms above"
-}
-"""Modules that may use functions of trees of the standard library, and why."""
+OWN_TREES = {"server/recording.py": "one file of its own, without imports from the rooms above"}
+"""Modules that may use the standard library's tree functions, with the reason."""
 
 RECURSIVE = re.compile(
     r"(shutil\.(rmtree|copytree|move)|tempfile\.TemporaryDirectory|os\.(walk|fwalk|removedirs)"
@@ -94,7 +92,7 @@ RECURSIVE = re.compile(
 RECURSIVE_WORD = re.compile(
     r"rmtree|copytree|shutil\.move|TemporaryDirectory|os\.f?walk|removedirs|rglob"
 )
-"""Each of their names has such a part; only modules with one are parsed."""
+"""Parts of these functions' names; only modules that contain such a part are parsed."""
 
 
 def test_trees_are_walked_and_removed_in_one_module() -> None:

@@ -1,4 +1,4 @@
-"""The nearest name is one that a person could have meant, or none."""
+"""The nearest name is a plausible intended name, or None."""
 
 from __future__ import annotations
 

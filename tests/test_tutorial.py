@@ -1,4 +1,4 @@
-"""The tutorial: its script does what the page says, also when it is killed in the middle."""
+"""The tutorial's script works as the page describes, even if it is killed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIMEOUT_S = 60.0
 
 
 def small_experiment(directory: Path) -> Path:
-    """Write the script with two short worlds beside the example worlds; return it."""
+    """Write the script with two short worlds next to the example worlds; return its path."""
     directory.mkdir()
     text = SCRIPT.read_text()
     small = text.replace("FORK_AT, END_AT = 8, 75, 150", "FORK_AT, END_AT = 2, 5, 10")
@@ -37,7 +37,7 @@ def start(script: Path) -> subprocess.Popen[str]:
 
 
 def finish(script: Path) -> str:
-    """Run the script to its end; return what it prints."""
+    """Run the script to its end; return its output."""
     with start(script) as process:
         printed, _ = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0

@@ -1,4 +1,4 @@
-"""No type is analysed by two threads at once, which can end the process."""
+"""A type is never analysed by two threads concurrently, which can crash the process."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_converter_analyses_its_type_when_it_is_made() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("form", ["decoder", "converter"])
 def test_threads_that_first_decode_a_type_concurrently_do_not_crash(form: str) -> None:
-    for _ in range(12):  # without the analysis at import, most of these end by SIGSEGV
+    for _ in range(12):  # without the analysis at import, most of these end with SIGSEGV
         result = subprocess.run(
             [sys.executable, "-c", THREADS, form], capture_output=True, text=True, check=False
         )
@@ -73,7 +73,7 @@ def test_threads_that_first_decode_a_type_concurrently_do_not_crash(form: str) -
 
 
 def lazy_forms(source: str) -> list[str]:
-    """Return the calls in a module that analyse a type when they run, not at import."""
+    """Return the calls in a module that analyse a type when they run instead of at import."""
     tree = ast.parse(source)
     functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
     inner = {

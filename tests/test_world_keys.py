@@ -1,4 +1,4 @@
-"""Kinds of values: what each accepts, to the limit."""
+"""The values that each kind accepts, up to its limits."""
 
 from __future__ import annotations
 

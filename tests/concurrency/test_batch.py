@@ -24,7 +24,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 
 class Work:
-    """Jobs by name; each ends when it is told what it came to, and notes its own cancellation."""
+    """Jobs by name; each ends when it is given an outcome, and notes its own cancellation."""
 
     def __init__(self, *names: str) -> None:
         self.begun: list[str] = []
@@ -71,7 +71,7 @@ async def take_next(many: BatchOperation[Any]) -> Outcome[Any]:
         return await anext(many)
 
 
-# -------------------------------------------------------------------------------- all of them
+# ----------------------------------------------------------------------------------- batches
 
 
 async def test_a_batch_has_its_values_in_the_order_of_the_request() -> None:
@@ -144,7 +144,7 @@ async def test_all_operations_run_concurrently() -> None:
         assert await take_next(many) == Outcome("h", value=8)
 
 
-# ---------------------------------------------------------------------------- as they land
+# ------------------------------------------------------------------------- as they arrive
 
 
 async def test_outcomes_are_yielded_as_they_arrive() -> None:

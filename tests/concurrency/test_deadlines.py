@@ -1,4 +1,4 @@
-"""Patience: a deadline that only the time can spend in which this process ran."""
+"""Deadlines that count only the time in which this process ran."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop-lag watchdog: what a blocked loop and a stopped process look like from inside."""
+"""The loop-lag watchdog detects a blocked loop and a suspended process."""
 
 from __future__ import annotations
 

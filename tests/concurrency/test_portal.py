@@ -1,4 +1,4 @@
-"""Ctrl-C ends a wait for the portal, whenever it comes."""
+"""Ctrl-C ends a wait for the portal at any moment."""
 
 from __future__ import annotations
 

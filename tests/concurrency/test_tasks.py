@@ -1,4 +1,4 @@
-"""Tasks of our own: what runs in one ends as a whole, however often its caller is cancelled."""
+"""Work in a separate task ends completely, however often its caller is cancelled."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ async def yield_to_others(times: int = 5) -> None:
 
 
 async def cancelled_again_and_again(task: asyncio.Task[object], times: int = 3) -> None:
-    """Cancel a task several times, each at its next await, whatever it does about it."""
+    """Cancel a task several times, each at its next await."""
     for _ in range(times):
         task.cancel()
         await yield_to_others()
 
 
 class Room:
-    """A context manager whose leaving takes as long as it is told."""
+    """A context manager whose exit takes a given time."""
 
     def __init__(self) -> None:
         self.may_go = anyio.Event()
@@ -86,7 +86,7 @@ async def test_a_residence_passes_on_exceptions_of_its_user_and_its_own():
         with pytest.raises(LookupError, match=when):
             async with Residence(failing(when)):
                 pass
-    await anyio.sleep(0)  # this task goes on as if nothing had been
+    await anyio.sleep(0)  # this task continues normally
 
 
 async def test_a_result_that_a_cancelled_caller_never_received_is_undone():
@@ -99,7 +99,7 @@ async def test_a_result_that_a_cancelled_caller_never_received_is_undone():
     async with Tasks() as tasks:
 
         async def make() -> str:
-            caller.cancel()  # the value is on its way when the caller is cancelled
+            caller.cancel()  # the value is being delivered when the caller is cancelled
             return "value"
 
         caller = asyncio.ensure_future(tasks.own(make, undo=undo))
@@ -243,4 +243,4 @@ async def test_a_metrics_endpoint_ends_even_if_its_user_is_cancelled():
     await cancelled_again_and_again(task)
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(task, HANG_S)
-    # The thread of the server and its socket would be found after the test.
+    # Otherwise the server's thread and socket would be reported as leaks.

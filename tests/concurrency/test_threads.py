@@ -1,4 +1,4 @@
-"""Blocking work in threads, and what each event loop has one of."""
+"""Blocking work in threads, and objects that exist once per event loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.waiting import HANG_S
 
 
 class Job:
-    """Blocks until it is released or interrupted; notes what happens to it."""
+    """Blocks until it is released or interrupted, and notes which happened."""
 
     def __init__(self) -> None:
         self.has_begun = threading.Event()
@@ -250,7 +250,7 @@ def test_a_cancelled_leader_of_a_batcher_still_runs_the_calls_of_others() -> Non
         for _ in range(5):
             await asyncio.sleep(0)
         for _ in range(3):
-            tasks[1].cancel()  # who is to lead the next round
+            tasks[1].cancel()  # the leader of the next round
             await asyncio.sleep(0)
         for job in jobs:
             job.may_end.set()

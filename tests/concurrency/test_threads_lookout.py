@@ -1,4 +1,4 @@
-"""One regular look for all who wait for what a blocking check tells."""
+"""One regular round of checks for all tasks that wait for a blocking check."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Sign:
-    """Something that can be seen; notes the threads that looked."""
+    """A condition to check; notes the threads that checked it."""
 
     def __init__(self) -> None:
         self.is_there = False
@@ -29,7 +29,7 @@ class Sign:
     async def wait_looked_at(self) -> None:
         seen = len(self.looks)
         with anyio.fail_after(HANG_S):
-            while len(self.looks) < seen + 2:  # the first may have begun before
+            while len(self.looks) < seen + 2:  # the first may have started earlier
                 await anyio.sleep(INTERVAL_S)
 
 
@@ -44,7 +44,7 @@ async def test_each_wait_ends_by_its_own_check() -> None:
         async with anyio.create_task_group() as waits:
             for number in range(3):
                 waits.start_soon(wait, number)
-            for number in (1, 0, 2):  # the one that looks for the others is the second to end
+            for number in (1, 0, 2):  # the task that checks for the others is the second to end
                 for sign in signs[2:]:
                     await sign.wait_looked_at()
                 assert number not in over

@@ -1,1 +1,1 @@
-"""Tests of ``clawblox.config.world_toml``."""
+"""Tests of ``clawblox.config``."""

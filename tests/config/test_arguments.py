@@ -1,4 +1,4 @@
-"""Values that callers give: what is taken, and what is refused by the name of its argument."""
+"""Values of arguments: valid values, and errors that name the argument."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""World folders from GitHub, against a local server that stands in for it."""
+"""World folders from GitHub, with a local server as a stand-in."""
 
 import contextlib
 import gzip
@@ -28,11 +28,11 @@ Answer = Callable[[Handler], None]
 
 
 class GitHub:
-    """Stands in for the API and the archive host; counts what it is asked.
+    """A stand-in for the API and the archive host that counts requests.
 
     Attributes:
-        answers: What it says to a path; 404 to any other.
-        asked: The paths it was asked for.
+        answers: The answers by path; other paths get 404.
+        asked: The requested paths.
     """
 
     def __init__(self) -> None:
@@ -126,7 +126,7 @@ def file(name: str, content: bytes = b"", mode: int = 0o644, top: str = "worlds-
 
 
 def archive(*members: Member) -> bytes:
-    """Return an archive as GitHub makes them: a global header, then all in one directory."""
+    """Return an archive in GitHub's form: a global header, then one directory with all files."""
     buffer = io.BytesIO()
     headers = {"comment": COMMIT}
     with tarfile.open(
@@ -183,7 +183,7 @@ def test_an_address_of_another_form_is_refused_without_a_request(hub, home, url)
     assert list(home.iterdir()) == []
 
 
-# --- what is fetched ------------------------------------------------------------------------
+# --- fetched files --------------------------------------------------------------------------
 
 
 def test_a_folder_becomes_a_world_directory_named_after_its_commit(hub, home):
@@ -357,7 +357,7 @@ def test_concurrent_fetches_of_a_folder_are_all_complete(hub, home):
     assert len(everything_in(home)) == 100
 
 
-# --- what the host says ---------------------------------------------------------------------
+# --- answers of the host --------------------------------------------------------------------
 
 
 def refused(hub: GitHub, home: Path, where: str = "tree/main/panda") -> FetchError:
@@ -595,7 +595,7 @@ def test_a_sparse_file_with_a_hidden_size_is_refused(hub, home):
 
 
 def raw_header(kind: bytes, content: bytes, fields: bytes = b"") -> bytes:
-    """Return the blocks of a header of any kind, which ``tarfile`` would not write so."""
+    """Return the blocks of a header of any kind, even one that ``tarfile`` would not write."""
     block = bytearray(member("x", kind, size=len(content)).tobuf(tarfile.GNU_FORMAT))
     block[386 : 386 + len(fields)] = fields
     block[148:156] = b" " * 8

@@ -1,4 +1,4 @@
-"""An option has one definition; calls, requests, records and documentation follow it."""
+"""An option has one definition, which calls, requests, records and documentation follow."""
 
 from __future__ import annotations
 

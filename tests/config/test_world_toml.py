@@ -1,4 +1,4 @@
-"""world.toml: what is read, what is refused, and how well the refusal points at the fault."""
+"""Reading world.toml: values, errors, and the positions that errors name."""
 
 import contextlib
 import datetime
@@ -116,7 +116,7 @@ def refusal(root: Path, text: str) -> ConfigError:
     return caught.value
 
 
-# --- what is read ---------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------
 
 
 def test_known_keys_are_read_and_unknown_keys_kept(tmp_path):
@@ -293,7 +293,7 @@ def test_a_relative_directory_becomes_absolute(tmp_path, monkeypatch):
     assert read_world_config(link).dir == tmp_path
 
 
-# --- what cannot be read --------------------------------------------------------------------
+# --- unreadable files -----------------------------------------------------------------------
 
 
 def test_the_error_names_a_missing_directory(tmp_path):
@@ -372,7 +372,7 @@ def test_any_text_is_a_world_or_a_config_error(tmp_path, text):
         read_world_config(tmp_path)
 
 
-# --- values that cannot be ------------------------------------------------------------------
+# --- invalid values -------------------------------------------------------------------------
 
 WRONG = {
     "name": ["5", '""', '"a\\u0000b"', "[]"],
@@ -521,7 +521,7 @@ def test_every_key_that_is_checked_is_documented():
         assert any(f"`{key}`" in page or f"`{key}." in page for key in (".".join(keys), keys[-1]))
 
 
-# --- where the line is ----------------------------------------------------------------------
+# --- lines of faults ------------------------------------------------------------------------
 
 PLACES = {
     "dotted key": ('name = "w"\n\nrun.command = "x"\n', 3),
@@ -628,7 +628,7 @@ def test_a_misspelled_unknown_key_is_kept_with_a_warning(tmp_path, text, line, w
         read_world_config(tmp_path)
     assert world.warnings == (warning,)
     assert world.config == tomllib.loads(f'name = "A"\n{text}')
-    (entry,) = logs  # one, though the file was read twice
+    (entry,) = logs  # one, although the file was read twice
     assert (entry["event"], entry["file"]) == (warning, f"{tmp_path}/world.toml:{line}")
 
 

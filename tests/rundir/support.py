@@ -1,4 +1,4 @@
-"""What tests read of a run directory without the code under test, and records that they write."""
+"""Reads run directories without the code under test, and writes records."""
 
 import json
 import os
@@ -12,15 +12,15 @@ from clawblox.system.process_tree import boot_id, read_start_time
 
 
 def records_on_disk(run_dir: Path) -> dict[str, dict[str, Any]]:
-    """Return the records of a run directory by name, read as docs/manifest.md tells."""
+    """Return the records of a run directory by name, read as docs/manifest.md describes."""
     text = (run_dir / ".clawblox" / "instances" / "records.jsonl").read_text()
     return {record["name"]: record for record in map(json.loads, text.splitlines())}
 
 
 def make_record(run_dir: Path, pid: int, **fields: Any) -> InstanceRecord:
-    """Write the record of an instance whose process is ``pid``, 0 for none; return it.
+    """Write and return the record of an instance with the process ``pid``, or 0.
 
-    Its orchestrator is this process, unless ``fields`` say otherwise.
+    The orchestrator is this process unless ``fields`` override it.
     """
     texts = ("base_path", "command_file", "log_file", "started_at", "control")
     known: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Never two drivers of one experiment, though locks on files succeed twice."""
+"""An experiment never has two drivers, even if file locks succeed twice."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FORK = multiprocessing.get_context("fork")
 
 
 def drive(directory: Path, machine: str, commands: Connection) -> None:
-    """Take a journal, write and leave on command, on this machine or a named one."""
+    """Take a journal, write and leave on command, on this or a named machine."""
     fcntl.flock = lambda *_: None
     driver_lease.LEASE_S = 1.0
     if machine:
@@ -54,11 +54,11 @@ def drive(directory: Path, machine: str, commands: Connection) -> None:
 class Driver:
     """A process that drives an experiment, whose locks on files always succeed.
 
-    It is a fork, since imports take longer than its work.
+    The driver is a fork, because imports take longer than its work.
 
     Args:
         directory: The directory of the experiment.
-        machine: Name of the machine that it believes to be on; empty for this one.
+        machine: Name of its simulated machine; empty for this machine.
     """
 
     def __init__(self, directory: Path, machine: str = HERE) -> None:
@@ -82,7 +82,7 @@ class Driver:
         os.kill(self.process.pid, number)
 
     def stop(self) -> None:
-        """Stop all its threads: one that runs on for a moment could renew the lease."""
+        """Suspend all threads, because a running thread could renew the lease."""
         self.send_signal(signal.SIGSTOP)
         stats = list(Path(f"/proc/{self.process.pid}/task").glob("*/stat"))
         wait_until(lambda: all(is_stopped(stat) for stat in stats))
@@ -188,7 +188,7 @@ def test_a_driver_suspended_for_less_than_its_lease_continues(tmp_path: Path) ->
 
 
 def kill_before(number: int, directory: Path) -> bool:
-    """Drive in a fork that is killed before an operation on files; return whether it was."""
+    """Drive in a fork that is killed before a file operation; return whether it was killed."""
     if (pid := os.fork()) != 0:
         return os.waitpid(pid, 0)[1] == signal.SIGKILL
     count = 0

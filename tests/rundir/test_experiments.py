@@ -1,4 +1,4 @@
-"""Directories of experiments, known by their place."""
+"""Directories of experiments are recognised by their paths."""
 
 from __future__ import annotations
 

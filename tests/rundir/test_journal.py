@@ -1,4 +1,4 @@
-"""The journal of records: what readers see while processes append, die, and drop the history."""
+"""Reading a journal while processes append, die, and drop the history."""
 
 from __future__ import annotations
 
@@ -174,6 +174,6 @@ def test_a_forked_child_can_read_even_if_another_thread_was_reading(path: Path) 
     with journal._remembered(path)._busy:
         child = os.fork()
         if child == 0:
-            signal.alarm(10)  # it would wait for ever
+            signal.alarm(10)  # it would wait forever
             os._exit(0 if numbers_in(path) == {"a": 1} else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -1,4 +1,4 @@
-"""What a killed orchestrator leaves in its run directory, and what becomes of it."""
+"""Files that a killed orchestrator leaves in its run directory, and their cleanup."""
 
 from __future__ import annotations
 
@@ -113,13 +113,13 @@ async def test_an_instance_ended_by_a_stop_is_not_marked_interrupted(
 
 
 def dead_process() -> tuple[int, int]:
-    """Return the id and the start of a process that is gone."""
+    """Return pid and start time of a dead process."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         return process.pid, read_start_time(process.pid)
 
 
 def leave(run: Path, homes: list[Path], pid: int, start: int) -> list[Path]:
-    """Leave what a process of that id could have been writing in a run directory."""
+    """Leave files that a process with that id could have been writing in a run directory."""
     owner = f"{pid}-{start}.0a1b2c3d.partial"
     files = [
         run / ".clawblox" / "instances" / f".records.jsonl.{owner}",

@@ -1,4 +1,4 @@
-"""The lineage of runs: real ones, and manifests as other programs and people write them."""
+"""The lineage of real runs, and of manifests from other programs and people."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def test_lineage_shows_forks_deaths_and_restarts_of_a_running_run(tmp_path
     ] * 5
     assert not ended["w000"].deaths
 
-    # Paths in manifests are those of the place where they were written; digests go along.
+    # Paths in manifests stay those of the original place, while digests move along.
     moved = await run_sync(shutil.move, run, tmp_path / "moved")
     elsewhere = await run_sync(read_lineage, moved)
     assert depths(elsewhere) == order
@@ -278,7 +278,7 @@ def test_a_cycle_of_parents_is_cut_and_every_instance_appears(tmp_path: Path) ->
 
 @pytest.mark.thorough
 def test_thousands_of_generations_do_not_exhaust_the_stack(tmp_path: Path) -> None:
-    # In manifests of their own, their files would cost more than the lineage.
+    # With separate manifests, the files would cost more than the lineage.
     names = [f"w{number}" for number in range(2000)]
     write_manifest(tmp_path, {"checkpoints": [save_of(name, 1) for name in names]})
     journal = journal_path(tmp_path)
@@ -360,7 +360,7 @@ def test_any_manifests_give_a_lineage_or_a_manifest_error(
 
 
 def assert_plain(lineage: Lineage) -> None:
-    """Fail unless all of it is JSON in UTF-8, without what no text has."""
+    """Fail unless the lineage can be encoded as UTF-8 JSON."""
     told = json.dumps(attrs.asdict(lineage), default=str, ensure_ascii=False, allow_nan=False)
     assert told.encode()
     assert "\\u0000" not in told

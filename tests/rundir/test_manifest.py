@@ -1,4 +1,4 @@
-"""The manifest: what it looks like, how updates merge, how tools read it."""
+"""The manifest: its form, merging of updates, and reading."""
 
 import json
 import os
@@ -377,7 +377,7 @@ def test_renaming_a_run_renames_it_in_all_entries():
     first, *others = renamed.checkpoints
     assert first == {**saved, "run_id": "r001"}
     assert others == odd.checkpoints[1:]
-    assert renamed.recordings == odd.recordings  # they are the world's
+    assert renamed.recordings == odd.recordings  # they belong to the world
     assert renamed.merged(Update(renamed_runs={"old": "r002"})) == renamed
 
 
@@ -507,7 +507,7 @@ def test_merging_updates_together_equals_merging_them_in_sequence(manifest, upda
 @settings(max_examples=30)
 @given(existing, st.lists(entries, max_size=5), st.randoms(use_true_random=False))
 def test_the_order_of_different_entries_does_not_matter(manifest, updates, random):
-    # Every agent is known in full in the end; until then its halves cannot be told as one.
+    # Every agent is fully known in the end; until then, its two entries cannot be merged.
     known = [agent_update(dir=f"/a/{n}", id=f"id{n}") for n in range(4)]
     shuffled = random.sample(updates, len(updates))
     one, other = manifest.merged(*updates, *known), manifest.merged(*shuffled, *known)

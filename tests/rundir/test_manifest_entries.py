@@ -1,4 +1,4 @@
-"""What goes from the lists of a manifest, and what stays because something names it."""
+"""Removal of entries from a manifest, and entries kept because they are referenced."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Run directories that were copied, and run directories that a stranger made."""
+"""Run directories that were moved or copied, or made by a stranger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting for ends: what counts as one, who is waited for, and how rarely the disk is read."""
+"""Waiting for ends: what counts as an end, and how rarely the disk is read."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def test_a_live_process_is_not_polled_and_its_end_is_seen(
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(wait)
                 await wait_until_async(lambda: looks)
-                await anyio.sleep(5 * presence._LOOK_INTERVAL_S)  # in which nothing must happen
+                await anyio.sleep(5 * presence._LOOK_INTERVAL_S)  # during which no event may occur
                 assert len(looks) == 1
                 assert ends.left == ["w000"]
                 await write(tmp_path, record, state="exited", exit=FAILED)

@@ -1,4 +1,4 @@
-"""Instance records on disk: the right to a name or a run, what is believed, what is closed."""
+"""Instance records on disk: claims of names and runs, validity, and closing of records."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ sys.stdin.read()
 
 
 def record_of(name: str, **changes: Any) -> InstanceRecord:
-    """Return the record of an instance whose process is gone, unless ``changes`` say otherwise."""
+    """Return the record of an instance whose process is gone unless ``changes`` override it."""
     record = InstanceRecord(
         name=name,
         state="ready",
@@ -97,7 +97,7 @@ def journal_path(run: Path) -> Path:
 
 
 def written(run: Path, *names: str, **changes: Any) -> list[InstanceRecord]:
-    """Write records as their orchestrators did."""
+    """Write records like their orchestrators."""
     instances_of(run).mkdir(parents=True, exist_ok=True)
     found = [record_of(name, **changes) for name in names]
     for record in found:
@@ -107,9 +107,9 @@ def written(run: Path, *names: str, **changes: Any) -> list[InstanceRecord]:
 
 @pytest.fixture
 def alive() -> Iterator[dict[str, Any]]:
-    """Give the fields of a record whose process lives."""
+    """Yield the fields of a record whose process is alive."""
     with subprocess.Popen(["sleep", "60"]) as process:
-        # Its descriptors close, which is what Popen waits for, before its words are to be read.
+        # Its descriptors close, for which Popen waits, before its output can be read.
         wait_until(lambda: command_line(process.pid) == "sleep 60", what="the exec")
         yield {"pid": process.pid, "start_time": read_start_time(process.pid)}
         process.kill()

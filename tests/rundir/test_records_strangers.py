@@ -1,4 +1,4 @@
-"""Records that came with the run directory of a stranger, and name places outside of it."""
+"""Records in a stranger's run directory that name paths outside of the directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the next orchestrator finds after one was killed, and how it puts that right."""
+"""Recovery by the next orchestrator after one was killed."""
 
 from __future__ import annotations
 

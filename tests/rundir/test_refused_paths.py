@@ -1,4 +1,4 @@
-"""Directories and files that cannot be what they are given as are refused, and named."""
+"""Unusable directories and files are refused with an error that names them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_an_unusable_run_directory_is_named_in_the_error(
 async def test_the_error_names_an_unwritable_run_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A test may be run by root, who may write everywhere but in a file system that is read-only.
+    # Root, who may run the tests, can write everywhere except in a read-only file system.
     monkeypatch.setattr(os, "access", lambda *_: False)
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         with pytest.raises(ConfigError, match="cannot be used: Permission denied") as caught:

@@ -23,14 +23,14 @@ __all__ = ["sleeper"]
 
 
 def lines_of(reader: LogReader, seconds: float = HANG_S) -> tuple[list[str], bool]:
-    """Return the lines of a log, and whether it came to its end in time."""
+    """Return the lines of a log, and whether its end was reached in time."""
 
     async def read() -> tuple[list[str], bool]:
         texts: list[str] = []
         with anyio.move_on_after(seconds) as scope:
             async with reader as lines:
                 async for line in lines:
-                    texts.append(line.text)  # noqa: PERF401 - what was read stays read
+                    texts.append(line.text)  # noqa: PERF401 - keeps lines after a timeout
         return texts, not scope.cancelled_caught
 
     return anyio.run(read)
@@ -72,7 +72,7 @@ def test_a_moved_run_keeps_its_own_files_if_another_run_takes_its_place(
         assert lines_of(read_logs(place, follow=False, tail=None)["w000"]) == ([word], True)
     (moved / "worlds").rename(tmp_path / "elsewhere")
     (status,) = read_run(moved).instances
-    assert status.instance_dir == run / "worlds" / "w000"  # it did not come along
+    assert status.instance_dir == run / "worlds" / "w000"  # it was not moved
 
 
 AFTERWARDS: dict[str, tuple[dict[str, Any], bool]] = {

@@ -1,4 +1,4 @@
-"""The rows of data stores in run directories: where they go, and what goes with them."""
+"""The rows of data stores in run directories."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_save_is_good_while_both_its_files_are_unchanged(snapshot):
     assert not {"rows_sha256", "rows_size_bytes"} & {*without}
     rows.write_bytes(b"other")
     assert not is_good_save(saved)
-    os.truncate(snapshot, 8 << 40)  # a world writes manifests, too, and with any size
+    os.truncate(snapshot, 8 << 40)  # a world also writes manifests, with any size
     assert not is_good_save(attrs.evolve(without, size_bytes=8 << 40))
     unlink_saves([snapshot])
     assert not snapshot.exists()

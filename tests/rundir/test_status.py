@@ -1,4 +1,4 @@
-"""The status of a run directory: from its files, and from the processes that live."""
+"""The status of a run directory, from its files and the live processes."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from tests.support.waiting import wait_until
 from tests.support.worlds import running_world
 
 NOBODY = 2**22 + 1
-"""A process id that Linux never gives."""
+"""A process id that Linux never assigns."""
 
 
 @pytest.fixture(scope="module")
 def sleeper() -> Iterator[dict[str, Any]]:
-    """Give the fields of a record whose process lives."""
+    """Yield the fields of a record whose process is alive."""
     with subprocess.Popen(["sleep", "600"]) as process:
         yield {"pid": process.pid, "start_time": read_start_time(process.pid)}
         process.kill()

@@ -1,4 +1,4 @@
-"""Saving: what a good snapshot becomes, and that a bad one leaves nothing, not even a trace."""
+"""Saves: a good snapshot becomes a file and an entry, a bad one leaves no trace."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def checkpoints_of(run_dir: Path) -> list[Any]:
 
 
 def files_of(run_dir: Path) -> list[str]:
-    """Return every name in the directory of the checkpoints, hidden ones too."""
+    """Return all names in the directory of the checkpoints, including hidden ones."""
     directory = run_dir / "checkpoints"
     return sorted(os.listdir(directory)) if directory.exists() else []
 
 
 async def failed_save(world: AsyncWorld, started: StartedWorld, **arguments: Any) -> SnapshotError:
-    """Save in vain; check the error, that nothing is left, and that the world is as good."""
+    """Make a save that fails; check the error, the absence of leftovers, and the world."""
     with pytest.raises(SnapshotError) as caught:
         await world.save(**arguments)
     error = caught.value
@@ -83,7 +83,7 @@ async def failed_save(world: AsyncWorld, started: StartedWorld, **arguments: Any
 
 
 def assert_is_on_disk(saved: SavedSnapshot, started: StartedWorld) -> None:
-    """Check a saved snapshot against its file and its entry, the only ones."""
+    """Check a saved snapshot against its file and entry, which must be the only ones."""
     content = saved["path"].read_bytes()
     assert saved["path"].parent == started.run_dir / "checkpoints"
     assert saved["size_bytes"] == len(content)
@@ -375,7 +375,7 @@ async def test_a_failed_save_does_not_affect_earlier_saves(tmp_path: Path) -> No
         assert_is_on_disk(saved, started)
 
 
-# -------------------------------------------------------------------------- where it goes to
+# -------------------------------------------------------------------------- destinations
 
 
 def received(world: RunningWorld) -> list[Any]:
@@ -447,7 +447,7 @@ anyio.run(main)
 
 
 def run_orchestrator(tmp_path: Path, body: str, *flags: str) -> Any:
-    """Run an orchestrator that saved once and goes on with ``body``; return what it printed."""
+    """Run an orchestrator that saves once and continues with ``body``; return its output."""
     lines = body.strip().splitlines()
     program = SAVE.replace("{body}", "\n        ".join(lines))
     run = str(tmp_path / "run")
@@ -474,7 +474,7 @@ def switch(query):
 @pytest.mark.thorough
 @pytest.mark.parametrize("way", sampled(["sized", "chunked"], 2))
 def test_a_save_takes_constant_memory(tmp_path: Path, way: str) -> None:
-    """A limit on private memory is exact; the peak of what is resident has mapped files in it."""
+    """Private memory is limited, because the peak of resident memory includes mapped files."""
     body = f"""{FAULTS}
 switch("snapshot-mb=50&snapshot={way}&format-last=")
 soft, hard = resource.getrlimit(resource.RLIMIT_DATA)

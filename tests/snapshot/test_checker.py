@@ -1,4 +1,4 @@
-"""The check of documents: what counts as one, and the processes that do it for large ones."""
+"""Checks of documents: validity, and the processes that check large documents."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_no_checker_outlives_an_orchestrator_that_is_killed(tmp_path: Path, way:
             os.kill(words["forked"], signal.SIGKILL)
 
 
-# ---------------------------------------------------------------------------- who checks what
+# ------------------------------------------------------------------------- choice of checker
 
 
 def test_a_small_document_needs_no_checker(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The transfer of a snapshot over a wire that stalls, and what can end the waiting."""
+"""The transfer of a snapshot over a stalling connection, and the ends of the wait."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 @contextlib.contextmanager
 def serving(answer: Callable[[socket.socket], None]) -> Iterator[int]:
-    """Answer one request with ``answer``, which may hang until its peer hangs up."""
+    """Answer one request with ``answer``, which may hang until its peer disconnects."""
 
     def serve() -> None:
         with contextlib.suppress(OSError), listener.accept()[0] as connection:
@@ -58,7 +58,7 @@ def serving(answer: Callable[[socket.socket], None]) -> Iterator[int]:
 
 
 def hang(connection: socket.socket) -> None:
-    """Wait until the peer hangs up."""
+    """Wait until the peer disconnects."""
     while connection.recv(65536):
         pass
 

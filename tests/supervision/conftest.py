@@ -1,4 +1,4 @@
-"""Processes are spawned as in the tests of ``system.process``."""
+"""The fixtures of ``system.process`` for spawning processes."""
 
 from tests.system.process.conftest import cookie, log, start
 

@@ -1,4 +1,4 @@
-"""Orphans are ended; processes of an orchestrator that lives, or of another run, are left alone."""
+"""Orphans are ended; processes of a running orchestrator, or of another run, are left alone."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def test_processes_of_a_running_orchestrator_are_left_alone(
 ) -> None:
     record = find_record(run)
     assert left_instances(run) == {}
-    name_lock(run, "w000").unlink()  # the guard lives all the same
+    name_lock(run, "w000").unlink()  # the guard is still alive
     assert left_instances(run) == {"w000": record.cookie}
     reason = f"pid {program.pid} runs its processes"
     with World(tmp_path / "counter") as world:
-        world.start(run_dir=tmp_path / "own")  # an orchestrator too, which has spawned the other
+        world.start(run_dir=tmp_path / "own")  # also an orchestrator, which spawned the other
         assert anyio.run(end_orphans, [record.cookie, ""]) == {record.cookie: reason}
         batch = world.resume_all(run)
     assert reason in str(batch.failed["w000"])

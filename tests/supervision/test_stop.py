@@ -1,4 +1,4 @@
-"""One stop of a task is shared by all that ask for it."""
+"""All requests to stop a task share one stop."""
 
 from __future__ import annotations
 

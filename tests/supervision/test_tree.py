@@ -104,7 +104,7 @@ async def test_processes_that_ignore_sigterm_are_killed_and_named(
 async def test_an_unmarked_orphan_is_killed_if_it_was_seen_before(
     tmp_path: Path, start: Spawn, cookie: str
 ) -> None:
-    # It has a session and an environment of its own, and outlives the parent that led to it.
+    # It has its own session and environment, and outlives the parent through which it was found.
     script = "trap '' TERM; echo $$; while :; do sleep 0.01; done"
     leader = await start("sh", "-c", f'setsid env -i sh -c "{script}" & wait')
     await wait_until_async(lambda: (tmp_path / "log").read_text().endswith("\n"))
@@ -190,7 +190,7 @@ def test_survivors_are_a_failure() -> None:
     assert TreeEnd("killed", ("1 a",), ("1 a", "2 b")).failure == "not even SIGKILL ended 1 a, 2 b"
 
 
-# ------------------------------------------------------------------------- many at one time
+# ---------------------------------------------------------------------- concurrent stops
 
 OBEYS = "sleep 60 & sleep 60 & wait"
 DAEMON = r"trap '' TERM; echo \$\$ >part; mv part daemon; while :; do sleep 0.01; done"
@@ -203,7 +203,7 @@ both_backends = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def end_all(
     leaders: dict[str, Process], grace: float, ends: dict[str, TreeEnd] | None = None
 ) -> dict[str, TreeEnd]:
-    """End several trees at once; return how each ended, by its cookie."""
+    """End several trees concurrently; return the end of each, by cookie."""
     found: dict[str, TreeEnd] = {} if ends is None else ends
 
     async def end(cookie: str, leader: Process) -> None:
@@ -220,7 +220,7 @@ def note_passes(
     monkeypatch: pytest.MonkeyPatch,
     after: Callable[[list[list[Proc]]], None] = lambda found: None,
 ) -> list[int]:
-    """Note how many share each look for processes; ``after`` is told what each has found."""
+    """Count the requests that share each pass; call ``after`` with the processes found."""
     passes: list[int] = []
 
     def find(searches: Sequence[Search]) -> list[list[Proc]]:

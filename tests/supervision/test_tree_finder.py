@@ -1,4 +1,4 @@
-"""Sharing passes over ``/proc``: who is answered by which pass, and what a cancellation harms."""
+"""Shared passes over ``/proc``: which pass answers a request, and effects of a cancellation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Start processes below ``tmp_path`` and return their marks; kill what is left of them."""
+    """Start processes below ``tmp_path`` and return their marks; kill the rest at the end."""
     children: list[subprocess.Popen[bytes]] = []
 
     def start_one() -> Mark:
@@ -53,7 +53,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 class Gate:
-    """Stands where passes are made: notes who shares each, and holds it while it is closed."""
+    """Replaces passes: notes the requests that share each, and blocks while it is closed."""
 
     def __init__(self) -> None:
         self.passes: list[int] = []
@@ -80,7 +80,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
 
 @pytest.fixture
 def found() -> dict[int, Any]:
-    """What was found, by the number of who asked."""
+    """Results by number of the request."""
     return {}
 
 
@@ -157,7 +157,7 @@ async def test_a_repeated_request_makes_a_pass_for_waiting_callers(
             await anyio.wait_all_tasks_blocked()
             gate.is_open.set()
             await wait_until_async(lambda: len(gate.passes) == 2)
-            await anyio.wait_all_tasks_blocked()  # who waits for the pass does only that
+            await anyio.wait_all_tasks_blocked()  # a task that waits for the pass only waits
             gate.is_open.set()
     assert gate.passes == [2, 2]
     assert found == {number: [leader_of(mark)] for number, mark in enumerate(marks)}
@@ -270,7 +270,7 @@ async def test_a_cancelled_waiting_caller_does_not_affect_others(
             tasks.start_soon(ask_within, 1, start())
             tasks.start_soon(ask_within, 2, start())
             await anyio.wait_all_tasks_blocked()
-            # The first of them is the one who would make the next pass.
+            # The first task would make the next pass.
             scopes[1].cancel()
             await anyio.wait_all_tasks_blocked()
             gate.is_open.set()

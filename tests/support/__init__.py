@@ -1,1 +1,1 @@
-"""Helpers of the tests, by subject; tests and fixtures are in no module here."""
+"""Helpers of the tests, by subject, without tests and fixtures."""

@@ -21,7 +21,7 @@ def find_command(words: str) -> click.Command:
 
 
 def find_options(name: str) -> list[click.Option]:
-    """Return the options of a command, hidden ones included."""
+    """Return the options of a command, including hidden ones."""
     return [param for param in find_command(name).params if isinstance(param, click.Option)]
 
 

@@ -1,8 +1,8 @@
 """A program that cancels an orchestrator at random moments, in random ways; see its test.
 
-It runs in a process of its own because what it looks for can stop an event loop for ever.
-``python -m tests.support.cancelling BACKEND WORLD RUN_DIR ROUNDS SEED`` prints the round that
-failed.
+The program runs in a separate process, because the faults that it looks for can stop an event loop
+forever. ``python -m tests.support.cancelling BACKEND WORLD RUN_DIR ROUNDS SEED`` prints the round
+that failed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ GAPS_S = (0.0, 0.0005, 0.001, 0.003, 0.01, 0.05)
 
 
 class Orchestration:
-    """Starts, saves, forks, stops and drains a world, in an order of its own."""
+    """Starts, saves, forks, stops and drains a world in random order."""
 
     def __init__(self, world_dir: Path, run_dir: Path, rng: random.Random) -> None:
         self.world_dir = world_dir
@@ -79,7 +79,7 @@ class Round:
         return f"{self.way} after {self.after_s:.4f} s of {self.orchestration.steps}"
 
     async def run(self) -> None:
-        """Run, be cancelled, and prove that this task can go on as if nothing had been."""
+        """Run, be cancelled, and prove that this task can continue normally."""
         begun_at = time.monotonic()
         await {"scope": self.scope, "timeout": self.timeout}.get(self.way, self.cancel)()
         for _ in range(3):

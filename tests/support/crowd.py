@@ -1,4 +1,4 @@
-"""What the tests of many worlds share: agents that count, and what a run directory holds."""
+"""Helpers for the tests of many worlds: counting agents, and contents of run directories."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.worlds import ask, make_world, world_command
 
 
 def seeded() -> random.Random:
-    """Return dice whose seed stands in the output of a test that fails."""
+    """Return a random generator whose seed is in the output of a failed test."""
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     return random.Random(seed)
@@ -30,8 +30,8 @@ def seeded() -> random.Random:
 def make_motley_world(parent: Path, *flags: str, toml_extra: str = "") -> Path:
     """Write a world that takes further flags at each start.
 
-    They come from the variable ``FLAGS``, which an instance can have of its own, and from the file
-    ``flags`` in the world directory, which can be another one when an instance is brought back.
+    The flags come from the variable ``FLAGS``, which can differ between instances, and from the
+    file ``flags`` in the world directory, which can change before an instance is restarted.
     """
     directory = make_world(parent, *flags, name="motley", toml_extra=toml_extra)
     command = world_command(*flags)
@@ -43,7 +43,7 @@ def make_motley_world(parent: Path, *flags: str, toml_extra: str = "") -> Path:
 
 
 def variables_of(pid: int) -> dict[str, str]:
-    """Return the environment that a process was started with."""
+    """Return the environment of a process at its start."""
     entries = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
     return dict(entry.split("=", 1) for entry in entries if entry)
 
@@ -52,13 +52,13 @@ def variables_of(pid: int) -> dict[str, str]:
 
 
 async def join(world: AsyncWorld, started: StartedWorld) -> str:
-    """Join as the agent whose directory is in that of the instance; return its session."""
+    """Join as the agent whose directory is in the instance's directory; return its session."""
     bot = Bot("Rocky", started.instance_dir / "agents" / "rocky")
     return str((await world.connect(bot, instance=started.name))["session"])
 
 
 async def join_all(world: AsyncWorld, batch: Iterable[StartedWorld]) -> dict[str, str]:
-    """Join each of them as :func:`join` does; return the sessions by name of the instance."""
+    """Join each instance with :func:`join`; return the sessions by instance name."""
     sessions: dict[str, str] = {}
 
     async def join_one(started: StartedWorld) -> None:
@@ -79,7 +79,7 @@ def act(port: int, session: str, number: int = 1) -> bytes:
 
 
 def look(port: int, session: str) -> Any:
-    """Return what an agent sees."""
+    """Return an agent's observation."""
     return ask(port, "GET", "/observe", headers={"X-Session": session}).json()
 
 
@@ -100,16 +100,16 @@ async def until(events: EventStream, kind: str, names: Iterable[str]) -> list[Wo
 
 
 def kinds(events: Iterable[WorldEvent], instance: str) -> list[str]:
-    """Return what happened to an instance, in order."""
+    """Return the kinds of an instance's events, in order."""
     return [event.kind for event in events if event.subject == instance]
 
 
 async def past(events: EventStream) -> list[WorldEvent]:
-    """Return the events that are there already."""
+    """Return the events that have already arrived."""
     seen: list[WorldEvent] = []
     with anyio.move_on_after(0):
         async for event in events:
-            seen.append(event)  # noqa: PERF401 - what was seen stays when the time is over
+            seen.append(event)  # noqa: PERF401 - keeps events after a timeout
     return seen
 
 
@@ -117,20 +117,20 @@ async def past(events: EventStream) -> list[WorldEvent]:
 
 
 def registered(instance_dir: Path) -> dict[Path, str]:
-    """Return the digests of the saves that a manifest lists as there, by path."""
+    """Return the digests of the saves that a manifest lists as existing, by path."""
     entries = manifest_of(instance_dir).get("checkpoints", ())
     there = [entry for entry in entries if "removed_at" not in entry]
     return {instance_dir / entry["path"]: entry["sha256"] for entry in there}
 
 
 def on_disk(instance_dir: Path) -> dict[Path, str]:
-    """Return the digests of the files among the saves of an instance, by path."""
+    """Return the digests of the save files of an instance, by path."""
     files = (instance_dir / "checkpoints").glob("*")
     return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def leftovers(run_dir: Path, ports: Iterable[int] = ()) -> list[str]:
-    """Return what instances that have ended may not leave: processes, ports, locks, sockets."""
+    """Return leftovers of ended instances: processes, ports, locks, sockets."""
     files = [
         str(path)
         for path in run_dir.rglob("*")
@@ -142,7 +142,7 @@ def leftovers(run_dir: Path, ports: Iterable[int] = ()) -> list[str]:
 
 
 def exposed(run_dir: Path) -> list[str]:
-    """Return what others than the owner may read or write."""
+    """Return the files that users other than the owner may read or write."""
     paths = (run_dir, *run_dir.rglob("*"))
     return [str(path) for path in paths if path.lstat().st_mode & 0o077]
 

@@ -1,4 +1,4 @@
-"""SQLite databases as a program leaves them that is killed, and what may lie beside them."""
+"""SQLite databases as a killed program leaves them, and their side files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def leave_database(place: Path, *statements: str, mode: str = "WAL") -> Path:
 
 
 def hot_journal(victim: Path, database: Path) -> bytes:
-    """Return a journal that makes SQLite delete a file: it names it as the master of a change."""
+    """Return a journal that makes SQLite delete a file, by naming it as the master of a change."""
     pages = database.stat().st_size // PAGE_BYTES
     header = MAGIC + struct.pack(">IIIII", 0, 0, pages, SECTOR_BYTES, PAGE_BYTES)
     name = os.fsencode(victim)

@@ -1,4 +1,4 @@
-"""Deep trees, and little to walk through them with: few descriptors, and a shallow stack."""
+"""Deep trees, and limits for walking them: few descriptors, and a shallow stack."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 
 NAME = "d" * 200
 LEVELS = 150
-"""A path of so many such names is longer than a path may be."""
+"""Number of nested directories whose path exceeds the maximum length of a path."""
 
 _CALLS = 100
 
 
 def make_deep(top: Path, name: str = NAME, levels: int = LEVELS) -> Path:
-    """Make directories in each other, and a file in the deepest; return the first of them."""
+    """Create nested directories with a file in the deepest; return the outermost."""
     top.mkdir(parents=True, exist_ok=True)
     fd = os.open(top, os.O_RDONLY)
     for _ in range(levels):

@@ -1,4 +1,4 @@
-"""Drives the program that injects defects: one point after the other, each within a time."""
+"""Drives the program that injects defects at one point after another, each within a timeout."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ EXEMPT = {
     "agents.running.owner:Owner.run": "the outermost frame of the task, which has the handlers",
     "agents.running.owner:Owner._release_waiters": "the last handler",
 }
-"""Functions into which nothing is injected, with the reason."""
+"""Functions that are exempt from injection, with the reason."""
 
 EXEMPT_MODULES = {
     "system.scratch": "the last handler",
     "system.trees": "a directory that it does not remove stays",
 }
-"""Modules into which nothing is injected, with the reason."""
+"""Modules that are exempt from injection, with the reason."""
 
 
 @attrs.define
 class Program:
-    """The program, in a directory of its own."""
+    """The program, in its own directory."""
 
     kind: str
     directory: Path
     process: subprocess.Popen[str]
 
     def hear(self) -> Any:
-        """Return what it says next; None if it says nothing any more."""
+        """Return the program's next message; None at the end of its output."""
         assert self.process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
@@ -61,7 +61,7 @@ class Program:
         return json.loads(line) if line else None
 
     def inject(self, point: Point) -> tuple[bool, str]:
-        """Return whether a point was reached, and what is wrong then; nothing if it is empty."""
+        """Return whether a point was reached, and the resulting fault; empty without a fault."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(attrs.asdict(point)) + "\n")
         self.process.stdin.flush()
@@ -73,7 +73,7 @@ class Program:
 
 @contextmanager
 def running(kind: str, directory: Path) -> Iterator[tuple[Program, Mapping[str, Any]]]:
-    """Run the program; yield it, and what it entered without a defect: calls by phase, by name."""
+    """Run the program; yield it and its calls without a defect, by phase and function name."""
     directory.mkdir()
     command = [sys.executable, "-m", "tests.support.injection", kind, str(directory)]
     process = subprocess.Popen(
@@ -112,11 +112,11 @@ def points(entered: Mapping[str, Mapping[str, int]]) -> Iterator[Point]:
 
 
 def inject_at(kind: str, directory: Path, wanted: Sequence[Point]) -> tuple[int, list[str]]:
-    """Inject at each of some points; return how many were reached, and what is wrong.
+    """Inject at each given point; return the number of reached points, and the faults.
 
     Args:
         kind: ``instance`` or ``agent``.
-        directory: Where the programs work; it is made.
+        directory: Working directory of the programs, which is created.
         wanted: The points.
     """
     directory.mkdir()
@@ -128,8 +128,8 @@ def inject_all(kind: str, directory: Path, *, share: tuple[int, int]) -> tuple[i
 
     Args:
         kind: ``instance`` or ``agent``.
-        directory: Where the programs work; it is made.
-        share: Which of how many shares of the points.
+        directory: Working directory of the programs, which is created.
+        share: Index of the share of the points, and the number of shares.
     """
     directory.mkdir()
     number, count = share
@@ -160,5 +160,5 @@ def _inject(
                 reached += is_injected
                 if fault:
                     faults.append(f"{point}: {fault}")
-                    break  # what it left behind must not spoil the next one
+                    break  # its remnants must not affect the next one
     return reached, faults

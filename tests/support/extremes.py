@@ -1,4 +1,4 @@
-"""The extremes of what agents may send: values of inputs, as the servers read them from JSON."""
+"""Extreme values of agents' inputs, as the servers read them from JSON."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NUMBERS: Final = tuple(
         *("3.4e38", "1e39", "-1e39", "1e154", "1e308", "-1.7976931348623157e308", "9" * 308),
     )
 )
-"""Numbers that pass as JSON; those beyond 1e9 are refused where a number is checked."""
+"""Numbers that are valid JSON; checks of numbers refuse those beyond 1e9."""
 
 VALUES: Final = (
     *NUMBERS,
@@ -39,7 +39,7 @@ VALUES: Final = (
 
 
 def shapes(value: Any) -> Iterator[Any]:
-    """Yield the data of inputs that hold a value wherever a shipped world looks for one."""
+    """Yield input data that contains a value at every place that a shipped world reads."""
     vector = [value, value, value]
     yield from (None, value, {"position": value}, {"position": vector}, {"position": [0, value, 0]})
     yield {"position": [value, 0, 0], "block": value, "item": value}
@@ -55,10 +55,10 @@ def flood(world: HostedWorld, kinds: Sequence[str], ticks: int = 4) -> set[str]:
     Args:
         world: The world; two agents join it.
         kinds: The types of the inputs.
-        ticks: How many ticks the world runs after the inputs of one type and value.
+        ticks: Number of ticks that the world runs after the inputs of one type and value.
 
     Returns:
-        The types of which the world has accepted an input.
+        The types of the inputs that the world has accepted.
     """
     sessions = [world.join(name) for name in ("Ada", '<b>"%s" ' + "🦊" * 90)]
     accepted = set()

@@ -1,4 +1,4 @@
-"""The content of each file in a directory, all that a change alters, and a log with a hole."""
+"""Contents of files in a directory, facts that a change alters, and a log with a hole."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Facts: TypeAlias = tuple[int, int, str]
 
 
 def read_all(place: Path) -> Iterator[tuple[Path, bytes]]:
-    """Yield the content of each file below a directory, those in archives too."""
+    """Yield the content of each file below a directory, including files in archives."""
     for path in place.rglob("*"):
         if path.is_file():
             yield path, path.read_bytes()
@@ -25,7 +25,7 @@ def read_all(place: Path) -> Iterator[tuple[Path, bytes]]:
 
 
 def look_at(place: Path) -> dict[Path, Facts]:
-    """Return the facts of a file, or of a directory and everything below; no link is followed."""
+    """Return the facts of a file, or of a directory and its content, without following links."""
     return {path: _describe(path) for path in (place, *place.rglob("*"))}
 
 
@@ -43,7 +43,8 @@ def write_hole(log: Path) -> int:
     """Write a log whose first line is followed by a terabyte that is not on disk.
 
     Returns:
-        Where the hole ends. The end of the first of two more lines follows there, ``behind``.
+        Offset of the end of the hole, where the end of the first of two more lines, ``behind``,
+        follows.
     """
     hole = 1 << 40
     with log.open("wb") as file:

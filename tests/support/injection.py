@@ -1,11 +1,11 @@
-"""A program that runs an instance, or an agent, beside another, and has its task meet a defect.
+"""A program that injects a defect into the task of an instance or agent next to another one.
 
-The task of the instance's supervisor, or of the agent's owner, goes through all that can happen to
-it. Every function of the package that is entered in it, or in a thread or task on its behalf, is
-noted, or one of them raises. It runs in a process of its own because what it looks for can stop an
-event loop for ever. ``python -m tests.support.injection instance|agent DIRECTORY`` first prints the
-functions that were entered, as JSON; then it reads points, one a line, injects each, and prints the
-result.
+The task of the instance's supervisor, or of the agent's owner, goes through all possible events.
+Every function of the package that is entered in the task, or in a thread or task on its behalf, is
+noted, or one of these functions raises. The program runs in a separate process, because the faults
+that it looks for can stop an event loop forever.
+``python -m tests.support.injection instance|agent DIRECTORY`` first prints the entered functions as
+JSON; then it reads points, one per line, injects each, and prints the result.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ is_victim = contextvars.ContextVar("is_victim", default=False)
 
 
 class InjectedError(Exception):
-    """What a function raises that meets a defect."""
+    """The injected exception."""
 
 
 @attrs.frozen
 class Point:
-    """A function, and at which of its calls it raises: the ``call``-th within a phase."""
+    """A function and the call at which it raises: the ``call``-th within a phase."""
 
     name: str
     phase: str
@@ -69,7 +69,7 @@ class Point:
 
 @attrs.define
 class Injector:
-    """Hears of each function that is entered on behalf of the victim; raises in one of them."""
+    """Observes each function that is entered on behalf of the victim, and raises in one."""
 
     target: Point | None = None
     phase: str = ""
@@ -104,14 +104,14 @@ class Injector:
 
 
 def is_at_start(frame: FrameType) -> bool:
-    """Return whether a generator or coroutine begins, rather than goes on."""
+    """Return whether a generator or coroutine starts rather than continues."""
     instruction, argument = frame.f_code.co_code[frame.f_lasti : frame.f_lasti + 2]
     return instruction == dis.opmap["RESUME"] and argument & 3 == 0
 
 
 @attrs.define
 class Report:
-    """What is heard of a defect."""
+    """The observed effects of a defect."""
 
     said: list[str] = attrs.field(factory=list)
 
@@ -126,7 +126,7 @@ class Report:
             seen = seen.__cause__ or seen.__context__
 
     async def take(self, step: Callable[[], Awaitable[object]], name: str) -> None:
-        """Run a step, which may fail, and must end."""
+        """Run a step, which may fail but must end."""
         try:
             with anyio.fail_after(HANG_S):
                 found = await step()
@@ -140,7 +140,7 @@ class Report:
                     self.hear(failure)
 
 
-# -- what is done on behalf of the victim -------------------------------------------------------
+# -- work on behalf of the victim ---------------------------------------------------------------
 
 
 victims: list[Any] = []
@@ -151,8 +151,8 @@ def follow_the_victim(kind: type[Any], is_meant: Callable[[Any], bool]) -> None:
     """Mark the task of each victim.
 
     Args:
-        kind: What runs in the task: a supervisor, an owner.
-        is_meant: Returns whether one of these is a victim.
+        kind: Class of the object that runs in the task: a supervisor or an owner.
+        is_meant: Returns whether such an object is a victim.
     """
     original = kind.run
 
@@ -166,7 +166,7 @@ def follow_the_victim(kind: type[Any], is_meant: Callable[[Any], bool]) -> None:
 
 
 def follow_into_threads() -> None:
-    """Have what others do on behalf of a task done in its context."""
+    """Run work that others do on behalf of a task in the task's context."""
     batched, launched, work = threads.Batcher.run, Launcher.run, Launcher._work
 
     async def run_batched(self: Any, function: Any, *args: Any) -> Any:
@@ -279,7 +279,7 @@ LIVES = {"instance": live_as_an_instance, "agent": live_as_an_agent}
 
 
 def run_once(kind: str, directory: Path, target: Point | None) -> tuple[Injector, str]:
-    """Live through everything; return what was entered, and what is wrong, if anything is."""
+    """Go through all events; return the entered functions, and a fault if there is one."""
     injector, report = Injector(target), Report()
     structlog.configure(processors=[report.log])
     directory.mkdir()

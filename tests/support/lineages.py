@@ -1,4 +1,4 @@
-"""Run directories that are written instead of run, for the tests of lineages."""
+"""Run directories that are written without a run, for the tests of lineages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def write_run(run: Path, instances: Mapping[str, Mapping[str, Any]]) -> Path:
 
 
 def save_of(name: str, number: int, time: float | None = None, **more: Any) -> dict[str, Any]:
-    """Return the entry of the save ``number`` of an instance, made in that second of a minute."""
+    """Return the entry of save ``number`` of an instance, made in that second of a minute."""
     return {
         "instance": name,
         "path": f"checkpoints/{name}-{number}.json",
@@ -72,7 +72,7 @@ def make_restart(
 # ------------------------------------------------------------------------ any manifest at all
 
 NAMES = ("w000", "w001", "w010", "<b>&", "a\u202eb")
-"""What hand-edited manifests name; the last two are no good names."""
+"""Names in hand-edited manifests; the last two are invalid."""
 
 _texts = st.sampled_from(
     [

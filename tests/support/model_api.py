@@ -1,9 +1,9 @@
 """A stand-in for the model APIs of the agent programs, on loopback.
 
-It answers the Anthropic Messages, OpenAI Responses and OpenAI chat completions APIs with
-streams, and keeps what it was asked. By default it knows one sentence. :attr:`ModelApi.tool` makes
-it ask for the use of a tool first, :attr:`ModelApi.answer` gives it other words,
-:attr:`ModelApi.fail` makes it refuse, and :attr:`ModelApi.gate` makes it wait.
+The stand-in answers the Anthropic Messages, OpenAI Responses and OpenAI chat completions APIs with
+streams, and keeps the requests. By default it answers with one sentence. :attr:`ModelApi.tool`
+makes it request a tool first, :attr:`ModelApi.answer` sets other words, :attr:`ModelApi.fail` makes
+it refuse, and :attr:`ModelApi.gate` makes it wait.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INPUT_TOKENS = 11
 CACHED_TOKENS = 7
 OUTPUT_TOKENS = 5
 REASONING_TOKENS = 2
-"""What each answer of the stand-in costs. Cached tokens come on top of the input tokens."""
+"""Tokens of each answer of the stand-in. Cached tokens are added to the input tokens."""
 
 Request = dict[str, Any]
 Tool = tuple[str, dict[str, Any]]
@@ -33,15 +33,15 @@ Stream = list[tuple[str, dict[str, Any]]]
 
 @attrs.define
 class ModelApi:
-    """What the stand-in was asked, and how it answers.
+    """Requests to the stand-in, and its answers.
 
     Attributes:
-        port: Its port.
+        port: Port of the stand-in.
         requests: The bodies of all requests to a model, in order.
-        headers: The headers of each of them, with names in lower case.
-        tool: Name and arguments of the tool to ask for, by request; None answers in words.
-        answer: The words, by request.
-        fail: The status to refuse a request with, by request; None answers it.
+        headers: The headers of each request, with names in lower case.
+        tool: Returns name and arguments of the tool to request; None answers in words.
+        answer: Returns the words of the answer to a request.
+        fail: Returns the status with which to refuse a request; None answers the request.
         gate: Answers wait while this is not set.
     """
 
@@ -59,18 +59,18 @@ class ModelApi:
         return f"http://127.0.0.1:{self.port}"
 
     def asked(self) -> str:
-        """Return all that it was asked, as text."""
+        """Return all requests as text."""
         return json.dumps(self.requests)
 
     def told(self) -> list[str]:
-        """Return the user messages of the request with most of them, in order."""
+        """Return the user messages of the request with the most messages, in order."""
         return max((user_messages(request) for request in self.requests), key=len, default=[])
 
 
 def user_messages(request: Request) -> list[str]:
-    """Return the texts that a request gives as the user's own, in order.
+    """Return the texts of the user in a request, in order.
 
-    Blocks that a program adds by itself, all of which begin with a tag, are left out.
+    Blocks that a program adds, all of which start with a tag, are left out.
     """
     messages = request.get("messages") or request.get("input") or []
     texts = []
@@ -84,7 +84,7 @@ def user_messages(request: Request) -> list[str]:
 
 
 def system_text(request: Request) -> str:
-    """Return all that a request says as the system or the developer."""
+    """Return the system and developer texts of a request."""
     messages = request.get("messages") or request.get("input") or []
     parts = [message for message in messages if message.get("role") in ("system", "developer")]
     return json.dumps([request.get("system"), request.get("instructions"), parts])

@@ -1,4 +1,4 @@
-"""Programs that start worlds in processes of their own, for those who kill and suspend them."""
+"""Programs that start worlds in separate processes, for tests that kill or suspend them."""
 
 from __future__ import annotations
 
@@ -51,24 +51,24 @@ anyio.run(main)
 
 
 def kill_with_guard(program: subprocess.Popen[str]) -> None:
-    """Kill a program and its guards at one moment, so that nothing ends what it has started."""
+    """Kill a program and its guards at the same moment, so that its processes are not ended."""
     guards = find_guards(program.pid, *descendants(program.pid))
     assert guards
-    program.send_signal(signal.SIGSTOP)  # else it would replace its guard
+    program.send_signal(signal.SIGSTOP)  # otherwise it would replace its guard
     for pid in (*guards, program.pid):
         os.kill(pid, signal.SIGKILL)
     program.wait()
 
 
 class Orchestrator:
-    """A program that starts worlds in a process of its own."""
+    """A program that starts worlds in a separate process."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
         self.pid = process.pid
 
     def hear(self) -> str:
-        """Return the next line that it says."""
+        """Return the next line of the program's output."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, "the orchestrator ended instead of saying something"
@@ -107,7 +107,7 @@ def orchestrator(
 
 
 def worlds_in(directory: Path) -> dict[int, str]:
-    """Return the live processes of the worlds below a directory, orchestrators and guards not."""
+    """Return the live processes of worlds below a directory, without orchestrators and guards."""
     found = {pid: command_line(pid) for pid in processes_in(directory)}
     return {pid: text for pid, text in found.items() if "import ctypes" not in text}
 
@@ -122,7 +122,7 @@ def wait_for_nothing(directory: Path) -> None:
 
 
 def world_pid(world: Path) -> int:
-    """Return the process that a world's ``--pid-file`` names, as soon as it is there."""
+    """Return the process named in a world's ``--pid-file`` as soon as the file exists."""
     path = world / "world.pid"
     wait_until(path.exists)
     return int(path.read_text())

@@ -1,4 +1,4 @@
-"""The world that was written from the public description alone, for the tests that run it."""
+"""The world that was written only from the public description, for the tests that run it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PLAIN_WORLD = Path(__file__).parents[1] / "worlds" / "plain_world"
 
 
 def copy_plain_world(parent: Path, name: str = "plain") -> Path:
-    """Put a copy of it below ``parent`` and return its directory."""
+    """Copy the world below ``parent`` and return its directory."""
     directory = parent / name
     shutil.copytree(PLAIN_WORLD, directory, ignore=shutil.ignore_patterns("__pycache__"))
     return directory

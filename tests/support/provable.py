@@ -1,4 +1,4 @@
-"""The orchard of ``worlds/provable.py``: its world directories, and running worlds of it."""
+"""World directories and running worlds of the orchard of ``worlds/provable.py``."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def make_provable_world(
     """Write the directory of an orchard below ``parent`` and return it.
 
     Args:
-        parent: Where the directory is made.
+        parent: Parent of the directory.
         clock: ``lockstep`` or ``realtime``.
-        defect: Its only defect, one of :data:`DEFECTS`; None for a world that conforms.
-        declares_actions: Whether ``[conformance] actions`` has the inputs instead of ``API.md``.
+        defect: The only defect, one of :data:`DEFECTS`; None for a world that conforms.
+        declares_actions: Whether ``[conformance] actions`` lists the inputs instead of ``API.md``.
         name: Name of the directory.
     """
     directory = parent / name
@@ -105,16 +105,16 @@ def running_orchard(
     env: Mapping[str, str] | None = None,
     listens: bool = True,
 ) -> Iterator[RunningWorld]:
-    """Run an orchard in a directory of its own, without an orchestrator.
+    """Run an orchard in its own directory, without an orchestrator.
 
     Args:
-        parent: Where its directory is made.
+        parent: Parent of the directory.
         *flags: Further flags of the program.
         clock: ``lockstep`` or ``realtime``.
-        defect: Its only defect; None for a world that conforms.
+        defect: The only defect; None for a world that conforms.
         resume: Snapshot to restore; None starts fresh.
         env: Further variables.
-        listens: Wait until its port is open, or it has ended.
+        listens: Whether to wait until the port is open or the world has ended.
     """
     name = f"orchard-{uuid.uuid4().hex[:8]}"
     directory = make_provable_world(parent, clock=clock, defect=defect, name=name)
@@ -137,5 +137,5 @@ def running_orchard(
 
 
 def is_serving(world: RunningWorld) -> bool:
-    """Return whether an orchard has opened its port; cheaper than a look at all listeners."""
+    """Return whether an orchard has opened its port, without listing all listeners."""
     return "serving http://" in world.log

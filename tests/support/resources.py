@@ -18,17 +18,17 @@ WORKER_THREADS = ("AnyIO worker thread", "Trio thread")
 
 
 def open_fds() -> dict[int, str]:
-    """Return what each descriptor of this process refers to."""
+    """Return the target of each descriptor of this process."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(FileNotFoundError):  # the descriptor of this very listing
+        with contextlib.suppress(FileNotFoundError):  # the descriptor of this listing
             found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
     return found
 
 
 @attrs.frozen
 class Resources:
-    """What this process holds at one moment, its processes and files included."""
+    """Resources of this process at one moment, including its processes and files."""
 
     fds: Mapping[int, str]
     threads: Mapping[int, str]
@@ -46,9 +46,10 @@ class Resources:
         )
 
     def processes_since(self, before: Resources) -> dict[int, str]:
-        """Return the processes that came since ``before``, without this process's guard.
+        """Return the new processes since ``before``, without this process's guard.
 
-        By their ids: for an instant after its exec, a process shows no command line.
+        Processes are compared by id, because they have no command line for an instant after an
+        exec.
         """
         added = {
             pid: command for pid, command in self.processes.items() if pid not in before.processes
@@ -58,10 +59,10 @@ class Resources:
         return added
 
     def leaks_since(self, before: Resources) -> list[str]:
-        """Name everything that came since ``before`` and may not stay.
+        """Return descriptions of all leaks since ``before``.
 
-        The guard and the portal live as long as their orchestrator, this process. So one of
-        each may come, with the descriptors that belong to it, and workers of the event loops.
+        The guard and the portal run as long as their orchestrator, this process. So one of each may
+        appear with its descriptors, as well as workers of the event loops.
         """
         processes = self.processes_since(before)
         threads = _added(self.threads, before.threads)

@@ -1,4 +1,4 @@
-"""What the tests of a running instance share: to run one, break it, and see what it received."""
+"""Helpers to run an instance, switch its faults, and read the requests that it received."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def next_event(events: EventStream, kind: str) -> WorldEvent:
 
 @attrs.define
 class Bot:
-    """What an agent is to a world: a name and a directory."""
+    """A minimal agent with a name and a directory."""
 
     name: str
     dir: Path

@@ -1,4 +1,4 @@
-"""Parameters of which only some run by default."""
+"""Test parameters, only some of which run by default."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 def sampled(values: Iterable[object], every: int) -> list[Any]:
-    """Return parameters of which each ``every``-th runs by default; the others are thorough."""
+    """Return parameters whose every ``every``-th runs by default; the others are thorough."""
     return [
         pytest.param(value, marks=pytest.mark.thorough if at % every else ())
         for at, value in enumerate(values)
@@ -17,7 +17,7 @@ def sampled(values: Iterable[object], every: int) -> list[Any]:
 
 
 def usually(values: Iterable[object], *usual: object) -> list[Any]:
-    """Return parameters of which those in ``usual`` run by default; the others are thorough."""
+    """Return parameters; those in ``usual`` run by default, the others are thorough."""
     return [
         pytest.param(value, marks=() if value in usual else pytest.mark.thorough)
         for value in values

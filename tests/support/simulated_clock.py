@@ -71,5 +71,5 @@ async def _settle() -> None:
     except RuntimeError:  # not asyncio
         await anyio.wait_all_tasks_blocked()
         return
-    while ready:  # anyio's own function sleeps for 0.1 s between two looks
+    while ready:  # anyio's own function sleeps for 0.1 s between two checks
         await asyncio.sleep(0)

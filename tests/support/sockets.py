@@ -10,10 +10,11 @@ from collections.abc import Iterator
 
 
 def free_port() -> int:
-    """Return a free port that no test of this run has been given before.
+    """Return a free port that is new in this test run.
 
-    It lies outside the ephemeral range, where an outgoing connection could take it, and among the
-    ports of this process of the run: another one would only see it taken once a program listens.
+    The port is outside of the ephemeral range, where an outgoing connection could take it, and
+    belongs to this process of the run, because other processes would notice it only once a program
+    listens.
     """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
@@ -31,7 +32,7 @@ _returned_ports: set[int] = set()
 
 @contextlib.contextmanager
 def stranger_on(port: int, host: str = "127.0.0.1") -> Iterator[None]:
-    """Listen on a port as a stranger's server does, also where an ended connection has it still."""
+    """Listen on a port like a foreign server, even if a closed connection still uses the port."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as stranger:
         stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         stranger.bind((host, port))
@@ -53,5 +54,5 @@ def _listening_addresses() -> Iterator[str]:
             for line in lines:
                 _, address, _, state, *_ = line.split(maxsplit=4)
                 if state != "0A":
-                    break  # the kernel lists the listeners first, and then every connection
+                    break  # the kernel lists the listeners before the connections
                 yield address

@@ -1,4 +1,4 @@
-"""What the tests of one start share: worlds that tell what they got, and looks at them."""
+"""Helpers for the tests of a start: worlds that dump their environment, and its contents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def world_that_runs(parent: Path, *command: str, name: str = "counter") -> Path:
 
 
 def add(started: StartedWorld, session: Mapping[str, str], number: int) -> Any:
-    """Act on a counter world; return what the agent observes then."""
+    """Act on a counter world; return the agent's next observation."""
     path = started.url.removeprefix(f"http://127.0.0.1:{started.port}")
     body = json.dumps({"type": "add", "data": number}).encode()
     return ask(started.port, "POST", f"{path}/input", body=body, headers=session).json()
@@ -34,14 +34,14 @@ def api_doc(started: StartedWorld) -> Answer:
 
 
 async def read_json(path: Path) -> Any:
-    """Return what a process writes to a file, as soon as it is there."""
+    """Return the JSON that a process writes to a file, as soon as the file exists."""
     await wait_until_async(path.exists, what=f"{path} is written")
     return json.loads(path.read_text())
 
 
 @contextlib.asynccontextmanager
 async def dumped(tmp_path: Path, **arguments: Any) -> AsyncIterator[tuple[StartedWorld, Any]]:
-    """Start a world that tells what it got; yield the started world and what it told."""
+    """Start a world that dumps its environment; yield the started world and the dump."""
     directory = make_world(tmp_path, "--dump", str(tmp_path / "dump.json"))
     async with AsyncWorld(dir=directory) as world:
         started = await world.start(**{"run_dir": tmp_path / "run", **arguments})

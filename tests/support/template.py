@@ -1,10 +1,10 @@
 """Starts of programs that share the start of one interpreter, and its imports.
 
-These cost up to a third of a second of CPU, most of what a test of the command line spends. So one
-process, the template, imports some rooms of the package and forks itself for each program. Such a
-program is a process with streams, a directory and an environment of its own; only
-``/proc/<pid>/cmdline`` and ``environ`` show those of the template. It ends as any interpreter does,
-but leaves its modules to the kernel: to delete them would copy all that the programs share.
+A start with imports costs up to a third of a second of CPU, most of the cost of a command-line
+test. So one process, the template, imports some packages of clawblox and forks itself for each
+program. The program is a process with its own streams, directory and environment; only
+``/proc/<pid>/cmdline`` and ``environ`` show those of the template. It ends like any interpreter,
+but does not delete its modules, because that would copy the memory that the programs share.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 COMMAND_LINE = "clawblox"
-"""Names the command line as the program of a request; any other is the path of a script."""
+"""Program name for the command line in a request; any other name is the path of a script."""
 
 UNSHARED = "clawblox.experiment.cluster.ray_engine"
-"""The module that the template leaves to its programs: it needs Ray, a slow import of an extra."""
+"""A module that the template does not import, because it needs Ray, a slow optional import."""
 
 _MAX_REQUEST_BYTES = 1 << 17
 
 
 class ForkedProgram:
-    """A program that a template was forked for; used as a :class:`subprocess.Popen` is."""
+    """A program for which a template was forked; used like a :class:`subprocess.Popen`."""
 
     stdout = stderr = None
 
@@ -72,7 +72,7 @@ class ForkedProgram:
 
 
 class Template:
-    """The process that imports rooms of the package, and forks itself for each program."""
+    """The process that imports packages of clawblox, and forks itself for each program."""
 
     def __init__(self, *rooms: str) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -94,7 +94,7 @@ class Template:
     ) -> ForkedProgram:
         """Start a program with these words, standard streams, variables and working directory.
 
-        A fourth of the streams is an inherited socket, as in sd_listen_fds(3).
+        A fourth stream is an inherited socket, as in sd_listen_fds(3).
         """
         request = {
             "argv": [program, *words],
@@ -126,7 +126,7 @@ def running_template(*rooms: str) -> Iterator[Template]:
 
 
 def serve(requests: socket.socket) -> list[str]:
-    """Fork for each request, and tell how each program ended; return its words in the program."""
+    """Fork for each request, and report each exit; in the program, return its arguments."""
     running: dict[int, tuple[int, int]] = {}  # pid and status pipe, by pidfd
     while True:
         for ready in select.select([requests, *running], [], [])[0]:
@@ -134,7 +134,7 @@ def serve(requests: socket.socket) -> list[str]:
                 os.close(ready)
                 pid, status = running.pop(ready)
                 code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                with contextlib.suppress(BrokenPipeError):  # nothing waits for it any more
+                with contextlib.suppress(BrokenPipeError):  # its caller has stopped waiting
                     os.write(status, str(code).encode())
                 os.close(status)
                 continue
@@ -151,7 +151,7 @@ def serve(requests: socket.socket) -> list[str]:
 
 
 def become(request: Mapping[str, object], fds: Sequence[int]) -> list[str]:
-    """Make this process what the request asks for; return the words of its program."""
+    """Set up this process for a request; return the arguments of its program."""
     *streams, _ = fds
     for number, fd in enumerate(streams):
         os.dup2(fd, number)
@@ -168,10 +168,10 @@ def become(request: Mapping[str, object], fds: Sequence[int]) -> list[str]:
 
 
 class End:
-    """The end of a program, after its threads and what it has registered for its exit.
+    """The end of a program, after its threads and exit handlers.
 
     Attributes:
-        status: Its exit status; None leaves the end to the interpreter.
+        status: Exit status; None leaves the end to the interpreter.
     """
 
     def __init__(self) -> None:
@@ -193,8 +193,8 @@ class End:
 
     def leave(self) -> None:
         if self.status is not None:
-            gc.collect()  # for the warnings of what was not closed
-            with contextlib.suppress(Exception):  # the interpreter reports streams that are broken
+            gc.collect()  # for warnings about unclosed resources
+            with contextlib.suppress(Exception):  # the interpreter reports broken streams
                 sys.stdout.flush()
                 sys.stderr.flush()
                 os._exit(self.status)
@@ -202,7 +202,7 @@ class End:
 
 def main() -> None:
     end = End()
-    atexit.register(end.leave)  # before the modules: what is registered first is called last
+    atexit.register(end.leave)  # before the modules, to be called last
     descriptor, *rooms = sys.argv[1:]
     for room in rooms:
         package = importlib.import_module(f"clawblox.{room}")

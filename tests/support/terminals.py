@@ -1,4 +1,4 @@
-"""A terminal for a command: what is written to it, its screen, what is typed."""
+"""A terminal for a command: its output, its screen, and typed input."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _TOKEN = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|(\r)|(\n)|([^\x1b\r\n]+)")
 
 
 class Terminal:
-    """A ``clawblox`` command on a terminal of its own.
+    """A ``clawblox`` command on its own terminal.
 
     Attributes:
         process: The command.
-        written: What it has written so far.
+        written: The output so far.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Terminal:
         self._columns, self._lines = columns, lines
 
     def read(self) -> str:
-        """Return what has been written until now."""
+        """Return the output so far."""
         with contextlib.suppress(BlockingIOError, OSError):
             while chunk := os.read(self._master, 65536):
                 self.written += chunk.decode(errors="replace")
@@ -102,7 +102,7 @@ class Terminal:
         os.write(self._master, keys.encode())
 
     def wait(self) -> int:
-        """Return the exit status; what is written meanwhile is read, as a terminal does."""
+        """Return the exit status, reading output like a terminal in the meantime."""
         wait_until(
             lambda: (self.read() is None) or self.process.poll() is not None,
             HANG_S,
@@ -113,17 +113,17 @@ class Terminal:
 
     @property
     def echoes(self) -> bool:
-        """Whether the terminal echoes and edits lines, as for a shell."""
+        """True if the terminal echoes and edits lines, as for a shell."""
         modes = termios.tcgetattr(self._slave)[3]
         return bool(modes & termios.ECHO) and bool(modes & termios.ICANON)
 
     @property
     def modes_are_restored(self) -> bool:
-        """Whether the terminal is in the mode that it was in before."""
+        """True if the terminal is in its original mode."""
         return termios.tcgetattr(self._slave) == self.modes_before
 
     def assert_left_clean(self) -> None:
-        """Fail unless the terminal is as it was: cursor shown, no mode switched, on a new line."""
+        """Fail unless the terminal is restored: cursor shown, original modes, on a new line."""
         assert "\x1b[?" not in self.written
         assert self.modes_are_restored
         assert self.screen[-1] == ""
@@ -145,7 +145,7 @@ def terminal(*words: str, env: dict[str, str] | None = None, **options: Any) -> 
 
 
 def _lines_of(written: str) -> list[str]:
-    """Return the lines that a terminal shows: the sequences of ECMA-48 that are used here."""
+    """Return the lines that a terminal shows, interpreting the ECMA-48 sequences used here."""
     lines, row, column = [""], 0, 0
     for match in _TOKEN.finditer(written):
         arguments, command, is_return, is_feed, text = match.groups()

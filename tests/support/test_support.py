@@ -1,4 +1,4 @@
-"""The checks that every test runs under can fail."""
+"""The checks around every test can fail."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SLEEP = "import time; time.sleep(60)"
 def child(*arguments: str, cwd: Path | None = None) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen([sys.executable, "-I", "-S", "-c", SLEEP, *arguments], cwd=cwd)
     try:
-        # Its new program takes a moment to have a command line.
+        # The command line of its new program appears after a moment.
         wait_until(lambda: command_line(process.pid) != "")
         yield process
     finally:

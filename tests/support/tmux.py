@@ -1,4 +1,4 @@
-"""A tmux server of a test's own, and what is seen in it."""
+"""A private tmux server for a test."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.support.waiting import HANG_S
 SESSION = "trial"
 
 Tmux = Callable[..., list[str]]
-"""Runs a command of tmux; returns what it prints, by lines."""
+"""Runs a command of tmux; returns the lines of its output."""
 
 
 @contextlib.contextmanager
 def tmux_server(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tmux]:
-    """Give the test a tmux server of its own, whose files lie in ``home``."""
+    """Provide a private tmux server whose files are in ``home``."""
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("TMUX_TMPDIR", str(home))

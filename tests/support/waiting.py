@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def wait_until(condition: Callable[[], T], timeout: float = HANG_S, what: str = "") -> T:
-    """Look at a condition until it is true; return its value, or fail after ``timeout`` s."""
+    """Poll a condition until it is true; return its value, or fail after ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
     while not (value := condition()):
         assert time.monotonic() < deadline, f"not within {timeout} s: {what or condition}"
@@ -26,7 +26,7 @@ def wait_until(condition: Callable[[], T], timeout: float = HANG_S, what: str = 
 async def wait_until_async(
     condition: Callable[[], T], timeout: float = HANG_S, what: str = ""
 ) -> T:
-    """Do as :func:`wait_until` does, and let the other tasks run meanwhile."""
+    """Wait like :func:`wait_until`, but let other tasks run."""
     deadline = time.monotonic() + timeout
     while not (value := condition()):
         assert time.monotonic() < deadline, f"not within {timeout} s: {what or condition}"

@@ -26,7 +26,7 @@ class Refused(Exception):
     """The server answered the handshake with an ordinary response.
 
     Attributes:
-        status: Its status.
+        status: Status of the response.
     """
 
     def __init__(self, status: int) -> None:
@@ -40,7 +40,7 @@ class WebSocketClient:
     Args:
         port: Port of the server.
         path: Path of the route.
-        headers: Further headers of the handshake; ``Host`` replaces our own.
+        headers: Further headers of the handshake; ``Host`` replaces the default.
 
     Raises:
         Refused: The server does not open a WebSocket.

@@ -24,7 +24,7 @@ WRAPPER = Path(__file__).parents[1] / "worlds" / "wrapper.sh"
 
 
 def world_command(*flags: str, wrapper: str | None = None) -> list[str]:
-    """Return the command that runs the misbehaving world, by a way of ``wrapper.sh`` or none."""
+    """Return the command that runs the misbehaving world, optionally through ``wrapper.sh``."""
     wrapped = ["bash", str(WRAPPER), wrapper] if wrapper else []
     return [*wrapped, sys.executable, "-I", "-S", str(MISBEHAVING), *flags]
 
@@ -40,12 +40,12 @@ def make_world(
     """Write a world directory below ``parent`` and return it.
 
     Args:
-        parent: Where the directory is made.
+        parent: Parent of the directory.
         *flags: Flags of ``misbehaving.py`` for the world.
         name: Name of the world and of its directory.
         toml_extra: Further tables of the ``world.toml``, for example ``[run.ready]``.
         sidecars: Flags of ``misbehaving.py --sidecar`` by name of the sidecar.
-        wrapper: A way of ``wrapper.sh`` to run the world by; None runs it directly.
+        wrapper: Mode of ``wrapper.sh`` that runs the world; None runs it directly.
     """
     directory = parent / name
     directory.mkdir()
@@ -75,10 +75,10 @@ os.execv(command[0], command)
 
 
 def with_inherited_socket(command: Sequence[str], descriptor: int) -> list[str]:
-    """Return a command that becomes ``command``, which finds ``descriptor`` as its descriptor 3.
+    """Return a command that becomes ``command`` with ``descriptor`` as its descriptor 3.
 
-    The variables of sd_listen_fds(3) tell it so, unless they are set already. The caller must
-    pass ``descriptor`` on (``pass_fds``).
+    The variables of sd_listen_fds(3) are set unless they exist already. The caller must pass
+    ``descriptor`` on (``pass_fds``).
     """
     return [sys.executable, "-I", "-S", "-c", _HAND_OVER, str(descriptor), *command]
 
@@ -129,7 +129,7 @@ class RunningWorld:
 
     @property
     def log(self) -> str:
-        """What it has printed so far."""
+        """Output of the world so far."""
         return (self.directory / "world.log").read_text(errors="replace")
 
     def ask(self, method: str, target: str, **options: Any) -> Answer:
@@ -143,12 +143,12 @@ class RunningWorld:
         return {"X-Session": self.ask("POST", f"/join?name={name}").json()["session"]}
 
     def set(self, **options: object) -> None:
-        """Switch faults while it runs: ``set(snapshot="empty")``."""
+        """Switch faults while the world runs: ``set(snapshot="empty")``."""
         pairs = (f"{name.replace('_', '-')}={value}" for name, value in options.items())
         self.ask("POST", f"/__set?{'&'.join(pairs)}")
 
     def wait(self, timeout: float = HANG_S) -> int:
-        """Return its exit status, negative for a signal."""
+        """Wait for the end; return the exit status, negative for a signal."""
         return self.process.wait(timeout)
 
 
@@ -163,17 +163,17 @@ def running_world(
     command: Sequence[str] | None = None,
     directory: Path | None = None,
 ) -> Iterator[RunningWorld]:
-    """Run a world in a directory of its own; at the end kill all that is left of it.
+    """Run a world in its own directory, and kill its remaining processes at the end.
 
     Args:
-        parent: Where its directory is made.
-        *flags: Its flags.
-        env: Variables beside ``WORLD_PORT``, ``WORLD_OPERATOR_TOKEN`` and the cookie.
-        wrapper: A way of ``wrapper.sh``.
-        listens: Wait until something listens on its port.
-        descriptor: What it inherits as its listening socket; None for nothing.
+        parent: Parent of the directory.
+        *flags: Flags of the world.
+        env: Variables in addition to ``WORLD_PORT``, ``WORLD_OPERATOR_TOKEN`` and the cookie.
+        wrapper: Mode of ``wrapper.sh``, or None.
+        listens: Whether to wait until a process listens on the port.
+        descriptor: Descriptor to inherit as the listening socket, or None.
         command: The world's program; None for the misbehaving world.
-        directory: An existing directory to run it in; None for a new one.
+        directory: An existing directory to run the world in; None for a new one.
     """
     if directory is None:
         directory = parent / f"world-{uuid.uuid4().hex[:8]}"

@@ -23,7 +23,7 @@ class Peer:
     received: bytes = b""
 
     def read_request(self) -> bytes:
-        """Return the next request, body included; nothing once the client has hung up."""
+        """Return the next request with its body; empty once the client has disconnected."""
         while b"\r\n\r\n" not in self.received and self._receive():
             pass
         head, separator, rest = self.received.partition(b"\r\n\r\n")
@@ -46,7 +46,7 @@ class Peer:
 
 
 def close(peer: Peer) -> None:
-    """Close the connection at once."""
+    """Close the connection immediately."""
 
 
 def close_at_request(peer: Peer) -> None:
@@ -60,16 +60,16 @@ def reset(peer: Peer) -> None:
 
 
 def hold(peer: Peer) -> None:
-    """Say no more, and wait until the client hangs up."""
+    """Send no more data, and wait until the client disconnects."""
     while peer.read_request():
         pass
 
 
 @attrs.define(eq=False)
 class Script:
-    """What happens on one connection: an answer to each request, then the end.
+    """The script of one connection: an answer to each request, then the end.
 
-    An answer is a sequence of the pieces that it is sent in; a string of bytes is one piece.
+    An answer is a sequence of pieces that are sent separately; a bytes object is one piece.
     """
 
     answers: Sequence[bytes | Sequence[bytes]] = ()
@@ -91,9 +91,9 @@ class Server:
     """The server.
 
     Attributes:
-        url: Its address.
-        requests: The requests that were answered, in the order of their arrival.
-        accepted: Connections that were accepted.
+        url: Address of the server.
+        requests: The answered requests, in the order of their arrival.
+        accepted: The accepted connections.
     """
 
     url: str

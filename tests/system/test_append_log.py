@@ -1,4 +1,4 @@
-"""Append-only logs: whole lines only, whatever dies and whoever else writes."""
+"""Append-only logs contain only complete lines despite killed and concurrent writers."""
 
 from __future__ import annotations
 

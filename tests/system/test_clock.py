@@ -1,4 +1,4 @@
-"""Clocks: the machine's, and the simulated one that tests of plans put in its place."""
+"""The system clock, and the simulated clock that tests use instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kept connections: what is sent, which answers are taken, and when a connection serves again."""
+"""Persistent connections: requests, accepted and refused answers, and reuse."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 @contextlib.asynccontextmanager
 async def connected(url: str) -> AsyncIterator[Connections]:
-    """Make connections to a server, and close them."""
+    """Yield connections to a server, and close them."""
     connections = Connections(url)
     try:
         with anyio.fail_after(HANG_S):
@@ -58,7 +58,7 @@ async def get(connections: Connections, method: str = "GET", **options: Any) -> 
 
 
 async def read_answer(*pieces: bytes, end: Any = hold, **options: Any) -> tuple[Answer, Server]:
-    """Return what a client makes of one answer, and the server that sent it."""
+    """Return the client's parsed answer, and the server that sent it."""
     with scripted(Script([pieces], end)) as server:
         async with connected(server.url) as connections:
             return await get(connections, **options), server
@@ -161,11 +161,11 @@ async def test_a_connection_sends_small_packets_without_delay() -> None:
             assert idle._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
 
 
-# -- answers that are taken -----------------------------------------------------------------
+# -- accepted answers -----------------------------------------------------------------------
 
 
 def with_head(*headers: bytes, body: bytes = b"", status: bytes = b"1.1 200 OK") -> bytes:
-    """Return an answer of these headers, to the letter."""
+    """Return an answer with exactly these headers."""
     return b"HTTP/%s\r\n%s\r\n%s" % (status, b"".join(b"%s\r\n" % line for line in headers), body)
 
 
@@ -192,7 +192,7 @@ TAKEN = {
         b"ok",
     ),
 }
-"""Answers after which the connection serves again, and their bodies."""
+"""Answers after which the connection is reused, and their bodies."""
 
 
 @pytest.mark.thorough
@@ -217,7 +217,7 @@ ENDING = {
     "garbage behind": OK + b"garbage",
     "behind a close": b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nokay",
 }
-"""Answers of two bytes that are the last of their connection."""
+"""Answers of two bytes after which the connection is closed."""
 
 
 @pytest.mark.parametrize("kind", ENDING)
@@ -311,7 +311,7 @@ async def test_a_large_body_arrives_completely() -> None:
     assert answer.body == body
 
 
-# -- answers that are refused ---------------------------------------------------------------
+# -- refused answers ------------------------------------------------------------------------
 
 ENDLESS = b"x" * 70_000
 MANY = b"X: y\r\n" * 12_000
@@ -360,7 +360,7 @@ REFUSED_BODIES = {
     "endless trailers": (CHUNKED + b"0\r\n" + MANY, TOO_MANY_HEADERS),
 }
 REFUSED = {**REFUSED_HEADS, **REFUSED_BODIES}
-"""Answers that cannot be used, and what the error says of each."""
+"""Unusable answers, and the error message for each."""
 
 
 @pytest.mark.thorough
@@ -425,7 +425,7 @@ async def test_a_cancelled_call_reports_whether_its_request_was_sent() -> None:
     assert delivery.has_begun
 
 
-# -- connections that serve again, or do not ------------------------------------------------
+# -- reuse of connections -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])

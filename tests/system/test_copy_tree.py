@@ -1,4 +1,4 @@
-"""A copied tree has every file, follows no link, and says what it left out."""
+"""A copy contains every file, does not follow links, and reports left-out entries."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_an_entry_swapped_during_the_copy_does_not_redirect_it(
 
 def test_a_tree_is_copied_to_a_limited_depth(source: Path, target: Path) -> None:
     fd = os.open(source, os.O_RDONLY)
-    for _ in range(MAX_DEPTH + 20):  # deeper than a path may be long
+    for _ in range(MAX_DEPTH + 20):  # deeper than the maximum length of a path
         os.mkdir("d" * 50, dir_fd=fd)
         inner = os.open("d" * 50, os.O_RDONLY, dir_fd=fd)
         os.close(fd)

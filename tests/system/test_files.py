@@ -1,4 +1,4 @@
-"""Files are complete or absent, whatever system call fails and wherever the process dies."""
+"""Files are complete or absent after any failed system call or death of the process."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def create_it(destination: Path) -> None:
 
 
 class FaultyCalls:
-    """Counts the system calls of this module's subject; the one at ``at`` fails."""
+    """Counts the system calls of the module under test, and fails the one at ``at``."""
 
     def __init__(self, patch: pytest.MonkeyPatch, at: int | None, number: int = errno.EIO) -> None:
         self.names: list[str] = []
@@ -75,7 +75,7 @@ class FaultyCalls:
             self.names.append(name)
             is_faulty = len(self.names) - 1 == self._at
             if is_faulty and name == "close":
-                call(*args)  # what fails to be closed is closed all the same
+                call(*args)  # a failed close still closes the descriptor
             if is_faulty:
                 raise OSError(self._number, os.strerror(self._number))
             if name == "write":
@@ -101,7 +101,7 @@ def names_in(directory: Path) -> set[str]:
 def test_after_any_failed_call_only_the_old_or_new_destination_exists(
     tmp_path: Path, publish: Publish, old: bytes | None, number: int
 ) -> None:
-    publish(tmp_path / "first")  # which looks up who we are, once
+    publish(tmp_path / "first")  # which looks up this process's identity once
     before = open_fds()
     for at in range(MOST_CALLS):
         directory = tmp_path / str(at)
@@ -246,7 +246,7 @@ def test_a_later_file_with_the_partial_name_is_kept_after_publishing(
 ) -> None:
     partial = PartialFile(tmp_path, "snapshot")
     partial.publish(tmp_path / "file", overwrite=overwrite)
-    Path(partial.path).write_bytes(OLD)  # a stranger's, who knows why
+    Path(partial.path).write_bytes(OLD)  # from another program
     partial.close()
     assert content(Path(partial.path)) == OLD
 

@@ -1,4 +1,4 @@
-"""Databases of other programs: copied, never opened where they lie, and limited."""
+"""Databases of other programs are copied, never opened in place, and limited."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
 
 
-# What is read
+# Reading
 
 
 @pytest.mark.parametrize("mode", ["WAL", "DELETE"])
@@ -116,7 +116,7 @@ def test_rows_are_consistent_while_a_program_writes(root: Path) -> None:
         thread.join()
 
 
-# What lies beside it
+# Side files
 
 
 def test_a_journal_that_names_a_file_of_the_user_deletes_nothing(
@@ -195,7 +195,7 @@ def test_the_error_names_a_file_that_is_not_a_database(root: Path) -> None:
     assert caught.value.filename == str(root / NAME)
 
 
-# What is in it
+# Content
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
 HOSTILE = {
@@ -252,7 +252,7 @@ sqlite_program.main()
 
 
 def run_program(root: Path, request: dict) -> tuple[dict, int]:
-    """Run the program that opens the copy; return its answer, and the memory it took in KiB."""
+    """Run the program that opens the copy; return its answer and its memory in KiB."""
     place = str(Path(sqlite_program.__file__).parent)
     command = [sys.executable, "-I", "-S", "-c", MEASURING, place, json.dumps(request)]
     done = subprocess.run(command, cwd=root, env={}, capture_output=True, text=True, check=True)
@@ -283,7 +283,7 @@ def test_triggers_are_limited_and_leave_the_database_unchanged(root: Path, trigg
     assert read(root) == ROWS
 
 
-# What is changed
+# Changes
 
 
 @pytest.mark.parametrize("mode", ["WAL", "DELETE"])
@@ -328,7 +328,7 @@ def test_at_every_moment_of_a_change_the_database_is_complete(
         assert copy is not None
         copy.replace([MOVE])
     monkeypatch.undo()
-    with contextlib.closing(sqlite3.connect(root / NAME)) as opened:  # as its program does
+    with contextlib.closing(sqlite3.connect(root / NAME)) as opened:  # like its program
         rows = [list(row) for row in opened.execute(QUERY)]
         assert opened.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     assert rows in (ROWS, MOVED)

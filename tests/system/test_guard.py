@@ -1,4 +1,4 @@
-"""The guard of an orchestrator: what it ends, what it keeps alive, and its client."""
+"""The guard of an orchestrator and its client: which processes it ends or keeps."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ anyio.run(main)
 
 @contextlib.contextmanager
 def several(tmp_path: Path, *flags: str) -> Iterator[Callable[[str], Orchestrator]]:
-    """Give an orchestrator of two worlds that starts and stops instances on demand."""
+    """Yield an orchestrator of two worlds that starts and stops instances on demand."""
     with orchestrator(SEVERAL, make_world(tmp_path, *flags), tmp_path / "run") as one:
 
         def command(word: str) -> Orchestrator:
@@ -147,7 +147,7 @@ def test_a_guard_that_dies_repeatedly_is_replaced_each_time(client: Guard) -> No
 def test_a_guard_that_is_killed_is_replaced_once(
     client: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    others = descendants(os.getpid())  # helpers that earlier tests have begun
+    others = descendants(os.getpid())  # helpers that earlier tests have started
     spawned, spawn = [], guard._spawn
 
     def count(*arguments: int) -> int:
@@ -323,7 +323,7 @@ def test_processes_without_a_mark_are_ended_with_their_tree(
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Guard]:
-    """Give a client of its own; at the end the guard sees its orchestrator go."""
+    """Yield a separate client; at the end, its guard sees the end of the orchestrator."""
     monkeypatch.setattr(guard, "_KEEPER_PAUSE_S", 0.01)
     found = Guard()
     yield found
@@ -336,7 +336,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Guard]:
 
 
 def find_pid(client: Guard) -> int:
-    """Return the pid of a client's guard; 0 without a guard that lives."""
+    """Return the pid of a client's guard; 0 without a live guard."""
     with client._lock:
         if client._pidfd < 0:
             return 0
@@ -441,7 +441,7 @@ def test_a_guard_notices_an_orchestrator_that_died_before_its_start(
             gone.kill()
             gone.wait()
         else:
-            start_time -= 1  # that of an earlier process
+            start_time -= 1  # of an earlier process
         pidfd = guard._spawn(gone.pid, start_time, read_end)
         assert world.wait() == -signal.SIGTERM
         gone.kill()
@@ -465,11 +465,11 @@ def test_many_worlds_fit_into_the_lifeline(client: Guard, tmp_path: Path) -> Non
         assert world.wait() == -signal.SIGTERM
 
 
-# ------------------------------------------------------------------------- nobody's child
+# ------------------------------------------------------------------------- killed children
 
 
 def kill_children(pid: int) -> None:
-    """Kill the direct children of a process and their sessions, as Ray does at an actor's end."""
+    """Kill the direct children of a process and their sessions, like Ray at an actor's end."""
     processes = all_processes()
     children = {child for child, process in processes.items() if process.parent == pid}
     sessions = {other for other in processes if read_session_id(other) in children}
@@ -536,7 +536,7 @@ def test_a_zombie_does_not_count_as_a_guard(tmp_path: Path) -> None:
         assert not zombie.is_live
         one.tell("who is guarded?")
         assert one.hear() == "True"
-        os.kill(pid, signal.SIGSTOP)  # so that nobody replaces the guard
+        os.kill(pid, signal.SIGSTOP)  # so that the guard is not replaced
         os.kill(second, signal.SIGKILL)
         wait_until(lambda: not is_alive(second))
         assert pid not in find_guarded()
@@ -575,7 +575,7 @@ with World(dir=world_dir) as world:
 
 @contextlib.contextmanager
 def leased(tmp_path: Path, seconds: float, body: str = LEASED) -> Iterator[Orchestrator]:
-    """Give an orchestrator with a lease; its processes ignore SIGTERM."""
+    """Yield an orchestrator with a lease, whose processes ignore SIGTERM."""
     world = make_world(tmp_path, "--ignore-sigterm", sidecars={"feed": ["--ignore-sigterm"]})
     with orchestrator(body, world, tmp_path / "run") as one:
         one.hear()
@@ -658,7 +658,7 @@ def test_a_forked_child_does_not_have_the_lease(tmp_path: Path) -> None:
 
 @pytest.fixture
 def lifeline() -> Iterator[tuple[int, int]]:
-    """Give both ends of a lifeline, for a guard without a client."""
+    """Yield both ends of a lifeline, for a guard without a client."""
     ends = os.pipe()
     yield ends
     for end in ends:
@@ -739,6 +739,6 @@ def test_the_grace_after_the_orchestrator_ends_with_its_lease(
 
 def test_an_earlier_deadline_does_not_replace_a_later_one(client: Guard) -> None:
     client.lease(boottime() + 3600)
-    client.lease(boottime() - 1)  # or this process is killed
+    client.lease(boottime() - 1)  # otherwise this process is killed
     wait_until_read(client._lifeline)
     assert is_alive(find_pid(client))

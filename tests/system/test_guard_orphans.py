@@ -1,4 +1,4 @@
-"""However an orchestrator ends, nothing that it started lives on, unless it was detached."""
+"""All processes of an orchestrator end with it, unless they were detached."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ async def test_ports_and_names_of_a_killed_orchestrator_are_free_again(tmp_path:
 def test_processes_marked_after_the_first_passes_are_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As a child that its orchestrator was spawning when it was killed, before its exec.
+    # Like a child that its orchestrator was spawning when it was killed, before the exec.
     late: list[subprocess.Popen[bytes]] = []
     looks: list[Any] = []
     mark = Mark(f"CLAWBLOX_INSTANCE={tmp_path.name}".encode())

@@ -1,4 +1,4 @@
-"""Locks on files: one owner at a time, none after its death, no other file touched."""
+"""File locks have one owner at a time, end with it, and leave other files alone."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ sys.stdin.read()
 
 @contextlib.contextmanager
 def program(text: str, cwd: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a program that begins with a line on its output and ends with its input."""
+    """Run a program that prints a line at its start and ends with its input."""
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", text, PACKAGE_ROOT, *arguments],
         cwd=cwd,
@@ -103,7 +103,7 @@ def test_exactly_one_of_several_processes_holds_a_lock_at_a_time(
             process.stdin.flush()
         refusals = [process.communicate(timeout=HANG_S)[0] for process in crowd]
     assert [process.returncode for process in crowd] == [0] * 4
-    assert sum(map(int, refusals)) > 0  # they did meet
+    assert sum(map(int, refusals)) > 0  # they did overlap
     assert names_in(tmp_path) == set()
 
 
@@ -139,7 +139,7 @@ def test_a_forked_child_does_not_hold_the_lock_of_its_dead_parent(tmp_path: Path
         assert lock_file(path) is None
         holder.kill()
         holder.wait()
-        # The child may not have come so far yet that it knows itself for one.
+        # The child may not have run its after-fork handlers yet.
         fd = wait_until(lambda: lock_file(path))
         unlock_file(path, fd)
 

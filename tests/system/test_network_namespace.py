@@ -1,4 +1,4 @@
-"""Programs in a network of their own, whose listening sockets this process holds."""
+"""Programs in separate networks, whose listening sockets this process holds."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def enclosed(
     more: Sequence[int] = (),
     confinement: Confinement | None = None,
 ) -> Iterator[tuple[subprocess.Popen[bytes], list[socket.socket]]]:
-    """Run a command in a network of its own; yield its process and its sockets."""
+    """Run a command in its own network; yield the process and the sockets."""
     with ExitStack() as stack:
         ours, theirs = open_channel()
         stack.enter_context(ours)
@@ -164,7 +164,7 @@ def test_a_program_is_limited_in_namespaces_and_processes() -> None:
     confinement = Confinement(namespaces=limits, processes=77)
     with enclosed([*PYTHON, MAKE], confinement=confinement) as (process, _):
         said, processes = json.loads(output(process))
-    # The second one is made before the first is given up.
+    # The second one is created before the first is released.
     assert said == {"cgroup": ["ENOSPC"] * 2, "uts": [0, "ENOSPC"], "ipc": [0, 0]}
     assert processes == [77, 77]
 

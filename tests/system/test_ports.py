@@ -1,4 +1,4 @@
-"""Leases that hold between processes, and who listens on a port."""
+"""Port leases between processes, and the listeners on a port."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tests.support.waiting import HANG_S, wait_until
 
 HOST = "127.0.0.1"
 NOWHERE = "192.0.2.1"
-"""An address that no machine has (RFC 5737)."""
+"""A reserved address that no machine has (RFC 5737)."""
 
 TIME_WAIT = "06"
 
@@ -107,7 +107,7 @@ def first_line(process: subprocess.Popen[str]) -> str:
 
 @contextlib.contextmanager
 def holding(port: int, *command: str) -> Iterator[subprocess.Popen[str]]:
-    """Have another process lease a port, with a child that runs ``command``."""
+    """Let another process lease a port, with a child that runs ``command``."""
     with program(TAKE, HOST, port, 0, 0, *command) as holder:
         assert first_line(holder) == str(port)
         yield holder
@@ -117,7 +117,7 @@ def holding(port: int, *command: str) -> Iterator[subprocess.Popen[str]]:
 def listening(host: str, port: int = 0, *, only_v6: bool = False) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like servers
         if family is socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only_v6)
         listener.bind((host, port))
@@ -137,7 +137,7 @@ LEASES = Path(f"/tmp/clawblox-{os.getuid()}/leases")
 
 
 def is_leased(port: int, path: Path = LEASES) -> bool:
-    """Return whether a process has the lock on a port's slot, as another one sees it."""
+    """Return whether another process holds the lock on a port's slot."""
     slot = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_SET, port * 256, 256, 0)
     with path.open("r+b") as file:
         found = fcntl.fcntl(file, fcntl.F_OFD_GETLK, slot)
@@ -189,7 +189,7 @@ def test_a_lease_ends_with_its_owner_even_if_a_child_survives() -> None:
 
 @contextlib.contextmanager
 def taking_over(port: int, token: str) -> Iterator[str]:
-    """Have another process take a port with a token; yield the token that it got, or ``busy``."""
+    """Let another process take a port with a token; yield its new token, or ``busy``."""
     with program(TAKE_OVER, HOST, port, env={"CLAWBLOX_LEASE": token}) as process:
         yield first_line(process)
 
@@ -225,7 +225,7 @@ def test_a_wrong_token_does_not_take_over_a_lease() -> None:
         take_port(HOST, lease.port)
     lease.release()
     with taking_over(lease.port, lease.token) as free:
-        assert free.startswith("0.")  # it is nobody's any more
+        assert free.startswith("0.")  # it has no owner any more
         assert free != lease.token
         with taking_over(lease.port, lease.token) as late:
             assert late == "busy"
@@ -279,7 +279,7 @@ def test_a_forked_child_does_not_hold_the_leases_of_its_parent() -> None:
         with contextlib.suppress(PortBusy):
             take_port(HOST, port)
             os._exit(1)
-        lease.release()  # the parent's, and none of the child's business
+        lease.release()  # held by the parent only
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     assert is_leased(port)
@@ -517,7 +517,7 @@ def test_closed_connections_of_an_earlier_run_do_not_block_a_port() -> None:
     port = free_port()
     with listening(HOST, port) as listener, socket.create_connection((HOST, port)) as client:
         accepted, _ = listener.accept()
-        accepted.close()  # who closes first waits
+        accepted.close()  # the side that closes first waits
         assert client.recv(1) == b""
     wait_until(lambda: TIME_WAIT in states_on(port))
     take_port(HOST, port).release()

@@ -1,4 +1,4 @@
-"""Who belongs to an instance, and who is signalled: over real processes."""
+"""Finding and signalling the processes of an instance, with real processes."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ for _ in range(3000):
         os._exit(0)
     time.sleep(0.1)
 """
-"""Every process ends as soon as it has forked its successor: a moving target. It lives for longer
-than a look at all processes takes on a busy machine, since nothing catches what is faster."""
+"""A moving target: every process ends as soon as it has forked its successor. Each lives longer
+than a pass over all processes on a busy machine, because faster processes cannot be caught."""
 
 SWARM = """
 import os, time
@@ -70,7 +70,7 @@ def cookie() -> str:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Start processes in sessions of their own, below ``tmp_path``; kill what is left of them."""
+    """Start processes in their own sessions, below ``tmp_path``; kill the rest at the end."""
     children: list[subprocess.Popen[bytes]] = []
 
     def start_one(*command: str, cookie: str = "", **env: str) -> subprocess.Popen[bytes]:
@@ -167,7 +167,7 @@ def test_the_boot_id_is_stable() -> None:
     assert uuid.UUID(boot_id()).hex == boot_id().replace("-", "")
 
 
-# ------------------------------------------------------------------------- who belongs
+# ------------------------------------------------------------------------- membership
 
 
 def test_a_process_with_the_cookie_belongs(start: Start, cookie: str) -> None:
@@ -245,7 +245,7 @@ def test_a_process_found_once_stays_a_member(start: Start, cookie: str) -> None:
     assert find_tree([mark], recycled) == []
 
 
-# ------------------------------------------------------------------- many looked for at once
+# ------------------------------------------------------------------- concurrent searches
 
 
 def search(cookie: str, *leaders: int, known: Sequence[Proc] = ()) -> Search:
@@ -259,7 +259,7 @@ def found_by(*searches: Search) -> list[set[int]]:
 def count_passes(
     monkeypatch: pytest.MonkeyPatch, before: Callable[[int], None] = lambda number: None
 ) -> list[int]:
-    """Note the passes over ``/proc``; ``before`` is told the number of each as it begins."""
+    """Count the passes over ``/proc``; call ``before`` with the number of each at its start."""
     passes: list[int] = []
     look = proctree._View.refresh
 
@@ -273,7 +273,7 @@ def count_passes(
 
 
 def family(leader: subprocess.Popen[bytes], size: int) -> set[int]:
-    """Return a process and its descendants, once there are ``size`` of them."""
+    """Return a process and its descendants, once there are ``size`` processes."""
     wait_until(lambda: len(processes.descendants(leader.pid)) == size - 1)
     return {leader.pid, *processes.descendants(leader.pid)}
 
@@ -440,7 +440,7 @@ def pending_signals(pid: int) -> set[int]:
 
 def test_a_recycled_pid_is_not_signalled(start: Start) -> None:
     child = start()
-    os.kill(child.pid, signal.SIGSTOP)  # so that what it is sent stays visible
+    os.kill(child.pid, signal.SIGSTOP)  # so that received signals stay visible
     wait_until(lambda: processes.all_processes()[child.pid].state == "T")
     found = proctree.read_process(child.pid)
     assert found is not None

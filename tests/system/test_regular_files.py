@@ -1,4 +1,4 @@
-"""Only regular files are opened, whatever stands in place of one, and opening never waits."""
+"""Only regular files are opened, and opening never waits."""
 
 from __future__ import annotations
 

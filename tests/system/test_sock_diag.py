@@ -1,4 +1,4 @@
-"""Whose a connection is: the kernel answers for the very connection, or nobody does."""
+"""The kernel reports the user of exactly the given connection, or no user."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_client_that_has_closed_its_sending_side_still_belongs_to_its_user(
 def test_a_connection_closed_by_its_process_has_no_user(
     listener: socket.socket, ask: Callable[[socket.socket], int | None]
 ) -> None:
-    # The kernel says that root has it.
+    # The kernel reports root as its user.
     client = socket.create_connection(listener.getsockname())
     with listener.accept()[0] as accepted:
         client.close()
@@ -86,7 +86,7 @@ def test_a_socket_that_listens_on_the_peers_port_is_not_the_peer(
 
 
 class Frozen:
-    """The ends of a connection that is no more."""
+    """The ends of a closed connection."""
 
     def __init__(self, peer: tuple[str, int], own: tuple[str, int]) -> None:
         self.getpeername, self.getsockname = lambda: peer, lambda: own

@@ -1,4 +1,4 @@
-"""Instances in windows of a real tmux server, which lives in a directory of the test."""
+"""Instances in windows of a real tmux server, whose files are in a directory of the test."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ async def test_user_configuration_neither_renames_nor_keeps_the_window(
 
 
 def world_process(started: StartedWorld) -> int:
-    """Return the process of the world itself, which is a child of the window's shell."""
+    """Return the world's process, which is a child of the window's shell."""
     family = {pid: command_line(pid) for pid in descendants(started.pid)}
     (found,) = [pid for pid, command in family.items() if str(MISBEHAVING) in command]
     return found
@@ -267,7 +267,7 @@ async def test_the_environment_arrives_exactly(
 
 
 class Sampler:
-    """Collects the arguments of every process, again and again, until it is stopped."""
+    """Repeatedly collects the arguments of all processes until it is stopped."""
 
     def __init__(self) -> None:
         self.seen: set[str] = set()
@@ -399,7 +399,7 @@ def open_a_window(tmp_path: Path, **env: str) -> int:
 def test_a_session_that_ends_during_the_start_is_created_again(
     tmp_path: Path, tmux: Tmux, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listings = iter([[], [SESSION]])  # it was there when it was looked for
+    listings = iter([[], [SESSION]])  # it existed at the check
     monkeypatch.setattr(clawblox.system.tmux, "_list", lambda *_: next(listings, []))
     open_a_window(tmp_path)
     assert windows(tmux) == ["window-0"]

@@ -70,7 +70,7 @@ def test_a_sparse_file_is_read_until_the_caller_ends_it(tree: Path) -> None:
 
 
 def ending_after(calls: int) -> Callable[[], None]:
-    """Return a check that ends the reading at its given call."""
+    """Return a check that ends the reading at the given call."""
     left = iter(range(calls - 1))
 
     def check() -> None:

@@ -1,4 +1,4 @@
-"""Trees of any depth are walked, merged and removed; nothing outside of them is touched."""
+"""Trees of any depth are walked, merged and removed without touching outside files."""
 
 from __future__ import annotations
 

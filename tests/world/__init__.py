@@ -1,1 +1,1 @@
-"""Tests of ``clawblox.world.sync_world``."""
+"""Tests of ``clawblox.world``."""

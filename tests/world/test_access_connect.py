@@ -72,7 +72,7 @@ NAMES = {
     "-r1": "-r1",
     "-rexp-w0-a0": "-rexp-w0-a0",
 }
-"""The full names of agents, and what a world shows of them."""
+"""Full names of agents, and the names that a world shows."""
 
 
 @pytest.mark.parametrize("run_name", NAMES)
@@ -178,7 +178,7 @@ async def test_a_session_other_than_the_recorded_one_is_refused(tmp_path: Path) 
         ) as caught:
             await world.connect(bot)
         assert caught.value.url == started.url
-        assert "may have a second player" in str(caught.value)  # it was no session to leave with
+        assert "may have a second player" in str(caught.value)  # the failed join left no session
     assert (bot.dir / "world_session.txt").read_text().strip() == session
 
 

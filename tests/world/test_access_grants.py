@@ -1,4 +1,4 @@
-"""A world gives an agent whose program clawblox runs an address of its own."""
+"""An agent whose program clawblox runs gets its own address of a world."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 @attrs.define
 class Program:
-    """What an agent whose program clawblox runs is to a world."""
+    """A stand-in for an agent whose program clawblox runs."""
 
     name: str
     dir: Path
@@ -44,7 +44,7 @@ class Program:
 
 @asynccontextmanager
 async def at_work(agent: Program) -> AsyncIterator[None]:
-    """Serve an agent's access, as its owner does."""
+    """Serve an agent's access like its owner."""
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(agent.access.serve)

@@ -1,4 +1,4 @@
-"""An agent that has joined: what it sends, what it gets, and what a dying world means for it."""
+"""The client of a joined agent: requests, answers, and the death of the world."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ async def test_the_routes_come_from_the_world_toml(tmp_path: Path) -> None:
         agent = await world.join("Rocky")
         assert await agent.observe() == []
         with pytest.raises(WorldCallError):
-            await agent.act("add")  # no chat message, over which this world stumbles
+            await agent.act("add")  # this world does not accept the chat message
         assert (await agent.api()).startswith("# Counter")
         assert len(requests(started, "/skill.md")) == len(requests(started, "/chat")) == 1
 
@@ -326,7 +326,7 @@ async def restarting(world: AsyncWorld, tmp_path: Path, **waits: float) -> Any:
 
 
 def acts(tmp_path: Path) -> list[Any]:
-    """Return the inputs that the lives of the world recorded."""
+    """Return the inputs that all starts of the world recorded."""
     file = tmp_path / "run" / "recordings" / "counter.jsonl"
     return [json.loads(line) for line in file.read_text().splitlines()]
 
@@ -370,7 +370,7 @@ async def test_a_read_waits_for_a_restart_but_an_input_is_never_repeated(
             switch(started, acting="die")
             with pytest.raises(WorldExitedError):
                 await agent.act("add", 100)
-            # The next life is the one of the save, in which the input never happened.
+            # The restarted world is the one of the save, in which the input never happened.
             assert (await agent.act("add", 1))["counter"] == 8
             assert [one["data"] for one in acts(tmp_path)] == [7, 100, 1]
 
@@ -383,7 +383,7 @@ async def test_an_input_that_could_not_be_sent_waits_for_the_restart(tmp_path: P
             await agent.observe()  # no connection is left after this
             ask(started.port, "POST", "/__close-listener")
             os.kill(started.pid, signal.SIGKILL)
-            # Nothing has told this process yet that the world is dead.
+            # This process does not know yet that the world is dead.
             assert (await agent.act("add", 1))["counter"] == 8
             assert [one["data"] for one in acts(tmp_path)] == [7, 1]
 

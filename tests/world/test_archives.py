@@ -72,7 +72,7 @@ def agent(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def archive(tmp_path: Path, world_dir: Path, agent: Path) -> Path:
-    """Play in a world until its number is 5, and make an archive of it."""
+    """Play in a world until its number is 5, and archive the world."""
     async with AsyncWorld(dir=world_dir) as world:
         started = await world.start(run_dir=tmp_path / "first")
         access = await world.connect(Bot("Rocky", agent))
@@ -96,7 +96,7 @@ def digest(path: Path) -> str:
 
 
 def loads(run_dir: Path) -> list[str]:
-    """Return what a load has put into a run directory, and what it did not clear away."""
+    """Return the files that a load has put into a run directory, including temporary files."""
     names = [path.name for path in run_dir.glob("*")] if run_dir.exists() else []
     return sorted(
         name for name in names if name in ("world.snapshot", "agents") or "partial" in name
@@ -248,7 +248,7 @@ async def test_existing_files_in_the_way_of_an_archive_are_kept(
     async with AsyncWorld(dir=world_dir) as world:
         with pytest.raises(CheckpointError, match="already exists"):
             await world.start(resume=archive, run_dir=run_dir)
-        # An option that is wrong is found before anything is loaded.
+        # An invalid option is found before the archive is loaded.
         with pytest.raises(ConfigError, match="its directory does not exist"):
             await world.start(
                 resume=archive, run_dir=tmp_path / "third", log_file=tmp_path / "no" / "log"
@@ -304,7 +304,7 @@ async def test_many_instances_use_only_the_world_of_an_archive(
         numbers = [[number(started) for started in batch] for batch in batches]
         assert numbers == [[5, 5], [5, 0], [5, 5]]
     assert loads(run_dir) == []
-    (snapshot,) = (run_dir / "checkpoints").iterdir()  # one for all of them
+    (snapshot,) = (run_dir / "checkpoints").iterdir()  # one for all instances
     assert snapshot.name == f"gen1-{expected[:12]}.snapshot"
     assert digest(snapshot) == expected
     for batch in batches:
@@ -515,7 +515,7 @@ def on_disk(run_dir: Path) -> set[Path]:
 
 
 def kept(run_dir: Path) -> set[Path]:
-    """Return the checkpoints that the manifest has and that were not removed."""
+    """Return the checkpoints in the manifest that were not removed."""
     entries = (one for one in _entries(run_dir) if "removed_at" not in one)
     return {run_dir / one["path"] for one in entries}
 

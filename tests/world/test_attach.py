@@ -1,4 +1,4 @@
-"""Instances that are detached from their orchestrator, and attached by another."""
+"""Instances that are detached from their orchestrator, and attached to by another one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 
 def run_orchestrator(program: str, *arguments: str) -> str:
-    """Run an async program as an orchestrator of its own; return what it printed."""
+    """Run an async program as a separate orchestrator; return its output."""
     text = (
         "import sys, anyio\n"
         "from clawblox import AsyncWorld\n"

@@ -1,8 +1,8 @@
-"""Cancellation at every await of start, save and stop: nothing may be left behind.
+"""Cancellation at every await of start, save and stop, which must clean up.
 
-The coroutine under test is driven step by step; at its k-th suspension it is cancelled, for
-every k until it runs to its end. Both kinds of cancellation are tried: anyio's, which is
-level-triggered and respects shields, and asyncio's own ``Task.cancel``, which does not.
+The coroutine under test is driven step by step; at its k-th suspension it is cancelled, for every k
+until it runs to its end. Both kinds of cancellation are tried: anyio's, which is level-triggered
+and respects shields, and asyncio's own ``Task.cancel``, which does not.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ async def run_and_cancel(
 
 
 def leftovers(root: Path) -> list[str]:
-    """Return what a start that never was may not leave: processes, locks, partial files.
+    """Return leftovers of an undone start: processes, locks, partial files.
 
-    The manifest's writer is another task, which may be at work.
+    The writer of the manifest is another task, which may still be writing.
     """
     files = [
         str(path)
@@ -114,7 +114,7 @@ async def test_a_start_cancelled_at_any_step_of_its_instance_is_undone(
                 )
                 if not was_cancelled:
                     break
-                with anyio.move_on_after(0):  # those that are there already need no waiting
+                with anyio.move_on_after(0):  # existing ones need no wait
                     async for event in events:
                         ports += [event.data["port"]] if event.kind == "started" else []
             assert interrupted.has_struck

@@ -29,13 +29,13 @@ async def cancel_everywhere(
     check: Callable[[], Awaitable[None]],
     monkeypatch: pytest.MonkeyPatch | None = None,
 ) -> int:
-    """Cancel an operation at each of its suspensions, and check after each; return how many.
+    """Cancel an operation at each suspension, and check afterwards; return the number.
 
     Args:
         kind: How to cancel.
         operation: Returns the operation.
-        check: Called when it was cancelled.
-        monkeypatch: Cancels the task that the operation has of its own, instead of its caller.
+        check: Called after each cancellation.
+        monkeypatch: Cancels the operation's own task instead of its caller.
     """
     original = tasks._run
     for at in range(1, LAST_SUSPENSION):

@@ -1,4 +1,4 @@
-"""What another process can ask of a running orchestrator: starts, logs, events, files."""
+"""Requests of another process to a running orchestrator: starts, logs, events, files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of requests and answers in a recording, whatever agents and worlds send. Pure."""
+"""The records of arbitrary requests and answers in a recording. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients of httpx: the agent's address and session, and nothing that outlives agent or world."""
+"""httpx clients have the agent's address and session, and are closed with agent and world."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs are found in documentation as people write it; what cannot be sent is told apart."""
+"""Inputs are found in typical documentation, and inputs that cannot be sent are marked."""
 
 from __future__ import annotations
 
@@ -232,6 +232,6 @@ BEGINS = [
 @pytest.mark.parametrize("piece", LONG)
 @pytest.mark.parametrize("begin", usually(BEGINS, "", "`"))
 def test_a_long_text_is_read_to_its_end(begin: str, piece: str) -> None:
-    """It would take hours if the time grew with the square of the length."""
+    """The search would take hours if its time grew with the square of the length."""
     text = begin + piece * (200_000 // len(piece)) + "}"
     assert len(find_examples(text)) <= 1000

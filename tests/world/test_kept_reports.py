@@ -1,4 +1,4 @@
-"""Reports that commands leave: hostile files are refused, and a full place is only a warning."""
+"""Reports that commands leave: hostile files are refused, and a failed write only warns."""
 
 from __future__ import annotations
 

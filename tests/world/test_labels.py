@@ -1,4 +1,4 @@
-"""Labels of instances, from the call of a start to every place that tells of the instance."""
+"""Labels of instances, from the start to every output about the instance."""
 
 from __future__ import annotations
 

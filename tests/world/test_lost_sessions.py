@@ -1,4 +1,4 @@
-"""Agents that joined after the save from which their instance was restored, and shared sessions."""
+"""Agents that joined after the restored save of their instance, and shared sessions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 MARBLES = Path(__file__).parents[2] / "examples" / "marbles"
 SAME_NONCE = {"_CLAWBLOX_SESSION_NONCE": "of every launch"}
-"""Worlds of the kit that were restored from one save then give the same sessions again."""
+"""With this, worlds of the kit that were restored from one save issue the same sessions."""
 
 
 @attrs.define
@@ -47,7 +47,7 @@ async def restarting(
 
 
 async def crash(started: StartedWorld, events: EventStream) -> list[Any]:
-    """Kill a world; return what happened until its sessions were settled."""
+    """Kill a world; return the events until its sessions were settled."""
     await past(events)
     os.kill(started.pid, signal.SIGKILL)
     seen = await until(events, "ready", [started.name])
@@ -71,7 +71,7 @@ async def test_an_agent_behind_a_proxy_is_rejoined_if_it_joined_after_the_save(
         assert requests(started, "/observe")[-1]["headers"]["x-session"] == recorded.strip()
         again = await world.connect(agent=agent)
         assert (again["base_url"], again["session"]) == (access["base_url"], recorded.strip())
-        # It is in no save yet, so the next crash loses it again.
+        # It is not in a save yet, so the next crash loses it again.
         assert world._fleet is not None
         now = world._fleet.find(None).started
         assert now is not None
@@ -95,7 +95,7 @@ async def test_a_caller_with_its_own_session_gets_an_event_and_an_error(
             await client.observe()
         with pytest.raises(ActionRefusedError, match="lost"):
             await world.leave(client.access)
-        assert len(requests(started)) == before  # nothing was sent
+        assert len(requests(started)) == before  # no request was sent
         again = await world.join(agent)
         assert (await again.observe())["agent_id"] == again.access.agent_id
         assert (agent.dir / "world_session.txt").read_text().strip() == again.access.session

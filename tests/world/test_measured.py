@@ -1,4 +1,4 @@
-"""Recordings of other programs get their digests in the background, when their world has ended."""
+"""Recordings of other programs get digests in the background after the end of their world."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_a_recording_of_another_program_is_measured_when_the_instance_ends
         await world.start(record=True)
         agent = await world.join("Ada")
         await agent.act("add", 2)
-        await world.restart()  # the same file has more lives
+        await world.restart()  # several starts write the same file
         longer = await run_blocking(content, file)
         assert longer != first
         await wait_until_async(lambda: listed(run_dir)["counter.jsonl"].items() >= longer.items())
@@ -70,7 +70,7 @@ async def test_only_files_of_the_run_are_measured(tmp_path: Path) -> None:
         (recordings / "folder").mkdir()
         names = ("link.bin", "folder", "gone.bin", "own.bin")
         await register(run_dir, outside, *(recordings / name for name in names))
-        # A killed world of the kit may have left this; its writer alone knows the whole content.
+        # A killed world of the kit may have left this; only its writer knows the whole content.
         (recordings / "kit.jsonl.zst").write_text("cut")
         await register(run_dir, recordings / "kit.jsonl.zst", form="clawblox-recording-v2")
         (recordings / "own.bin").write_text("own")
@@ -101,7 +101,7 @@ async def test_a_stop_does_not_wait_for_the_measurement_of_a_recording(
             assert (await world.stop()).rung != "not_running"
             await wait_until_async(has_begun.is_set)
             assert not ends.is_set()
-            # Another life begins while the file of the one before is read.
+            # The world restarts while the previous file is read.
             await world.start(record=True)
             assert not ends.is_set()
         assert ends.is_set(), "leaving ends the reading"

@@ -1,4 +1,4 @@
-"""Calls that need no instance, and calls that come out of order."""
+"""Calls that need no instance, and calls out of order."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_the_error_of_a_closed_world_explains_how_to_open_it(
         with pytest.raises(UsageError, match="this world is not open") as caught:
             await make(CALLS[name], world)
         assert "async with AsyncWorld(dir=" in str(caught.value)
-        async with world:  # and not after it was left either
+        async with world:  # nor after it was left
             pass
     assert not (tmp_path / "counter" / ".clawblox").exists()
 

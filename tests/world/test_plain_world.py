@@ -1,4 +1,4 @@
-"""The scripts of the public description, with a world that was written from it alone."""
+"""The scripts of the public description, with a world written only from this description."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def run_dir(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this process know no player of any save, as a later one does."""
+    """Make this process forget the players of all saves, like a later process."""
     monkeypatch.setattr(players, "_MAX_SAVES", 0)
 
 
@@ -46,7 +46,7 @@ async def opened(world_dir: Path) -> AsyncIterator[AsyncWorld]:
 
 
 def keep(run_dir: Path, client: AsyncAgentClient) -> None:
-    """Keep the session of a client as ``act`` does."""
+    """Keep the session of a client like ``act``."""
     record = read_record(run_dir, "w000")
     assert record is not None
     KeptSession(run_dir, "w000", record.run_id, client.name).write(join_answer(client.access))
@@ -72,7 +72,7 @@ async def test_a_name_that_joined_here_is_the_same_player_in_a_fork(
         assert twin.access == {**red.access, **urls}
         assert read_players((await world.save(instance=fork.name)).path) == ["Red"]
         others = [
-            await world.join("Red", instance=fork.name),  # the first one is at work
+            await world.join("Red", instance=fork.name),  # the first one is in use
             await world.join("Red", instance=fork.name, new=True),
             await world.join("Blue", instance=fork.name),
         ]
@@ -124,7 +124,7 @@ async def test_the_session_in_the_directory_of_an_agent_belongs_to_its_name(
         archive = await world.checkpoint(tmp_path / "one.ckpt", {"Red": bot.dir}, instance="w000")
         await world.start(resume=archive, run_dir=tmp_path / "loaded", name="loaded")
         loaded = tmp_path / "loaded" / "agents" / "Red" / "world_session.txt"
-        loaded.write_text(access["session"])  # there is no conversation that it travels with
+        loaded.write_text(access["session"])  # no conversation contains the session
         assert (await world.join("Red", instance="loaded")).rejoined
 
 

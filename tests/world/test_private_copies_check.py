@@ -1,4 +1,4 @@
-"""Worlds that need files outside of their directory: their private copies have these files too."""
+"""Private copies of worlds that need files outside of their directory contain these files."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ save_checkpoint(sys.argv[2] + ".ckpt", idle_wait=1, progress=True)
 
 
 def run_script(tmp_path: Path, stderr: int, script: str = SCRIPT) -> None:
-    # Slow to start and to save, for what is quick needs no line.
+    # Slow to start and to save, because short operations show no line.
     directory = make_world(tmp_path, "--slow-boot=0.5", "--slow-stop=0.5")
     subprocess.run(
         [sys.executable, "-c", script, str(directory), str(tmp_path / "run")],
@@ -56,7 +56,7 @@ def run_script(tmp_path: Path, stderr: int, script: str = SCRIPT) -> None:
 
 
 def shown_in_terminal(tmp_path: Path, script: str) -> str:
-    """Return what a script writes to a terminal on standard error."""
+    """Return the output of a script to a terminal on standard error."""
     master, slave = os.openpty()
     try:
         run_script(tmp_path, slave, script)

@@ -1,4 +1,4 @@
-"""Cancellations at random moments, once or several times: all end, and nothing is left.
+"""One or several cancellations at random moments: all operations end and clean up.
 
 ``test_cancellation`` strikes at every suspension of one operation, once. Here the second
 cancellation strikes the clean-up after the first.
@@ -19,7 +19,7 @@ SEED = 20_000
 
 
 def cancel_at_random(tmp_path: Path, backend: str, rounds: int) -> None:
-    """Run a program that is cancelled in each round; fail, and say where, when it does not end."""
+    """Run a program that is cancelled in each round; fail with the round if it does not end."""
     world, runs, log = make_world(tmp_path), tmp_path / "runs", tmp_path / "log"
     numbers = (str(rounds), str(SEED))
     command = [

@@ -1,4 +1,4 @@
-"""An agent in an instance that is known by its record only."""
+"""An agent in an instance that is known only by its record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A record names the world of a recording only where no other user and no agent can have put it."""
+"""A record of a recording's world is trusted only if no other user or agent can have written it."""
 
 from __future__ import annotations
 

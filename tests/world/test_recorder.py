@@ -1,4 +1,4 @@
-"""Worlds that cannot record themselves: clawblox records what their agents send and see."""
+"""clawblox records requests and observations of agents for worlds that cannot record."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def decompressed(path: Path) -> bytes:
 
 
 def summary(path: Path) -> list[tuple[str, str, str]]:
-    """Return what happened, by whom, and some of what else is recorded."""
+    """Return event, agent and some further fields of each record."""
     names = {}
     lines = []
     for fields in read_all(path):
@@ -199,7 +199,7 @@ async def test_an_agent_program_is_recorded_at_its_own_address(tmp_path: Path) -
     ]
     inputs = [fields for fields in read_all(recording(run)) if fields.get("event") == "input"]
     assert [fields["status"] for fields in inputs] == [200, 400, None]
-    # Its session was lost, so it was joined again, before anything else.
+    # Its session was lost, so the agent was first joined again.
     assert summary(recording(run, 2)) == [
         ("start", "", ""), ("join", "Rocky", ""), ("sees", "Rocky", ""), ("end", "", "None")
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""``world.restart``: an instance is restarted because somebody asked for it."""
+"""``world.restart``: restarts of an instance on request."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def test_a_restart_takes_a_named_snapshot_and_another_seed(tmp_path: Path)
         act(started.port, session, 4)
         await past(events)
         again = await world.restart(resume=saved, reseed=9)
-        assert kinds(await past(events), "w000") == LIFE  # nothing was saved
+        assert kinds(await past(events), "w000") == LIFE  # no save was made
         seen = look(again.port, session)
         assert (again.resume_path, again.seed) == (saved.path, 9)
         assert (seen["counter"], seen["reseed"]) == (3, 9)
@@ -425,7 +425,7 @@ async def test_an_attached_instance_keeps_its_variables_saves_and_recordings(
         variables = variables_of(again.pid)
         assert {name: variables[name] for name in env} == env
         assert variables["WORLD_RECORD_DIR"] == str(started.record_dir)
-    async with AsyncWorld.attach(run) as world:  # it is detached still
+    async with AsyncWorld.attach(run) as world:  # it is still detached
         assert is_alive(again.pid)
         texts = [line.text async for line in world.logs()]
         assert sum(text.startswith("counter world") for text in texts) == 2

@@ -1,4 +1,4 @@
-"""The run directory that a world object is made with, and what it stands for in each call."""
+"""The run directory of a world object, and its meaning in each call."""
 
 from __future__ import annotations
 

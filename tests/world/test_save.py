@@ -1,4 +1,4 @@
-"""Autosaves and their retention: what is removed, and what never is."""
+"""Autosaves and their retention: which files are removed, and which are kept."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EVERY_S = 0.01
 
 
 async def rounds(events: EventStream, count: int, *names: str) -> None:
-    """Wait until each of the instances was saved that many times more."""
+    """Wait until each instance was saved the given number of further times."""
     for _ in range(count):
         await until(events, "saved", names)
 
@@ -136,7 +136,7 @@ async def test_instances_that_share_a_directory_keep_their_own_saves(tmp_path: P
         await rounds(events, 5, "one", "two")
         await world.stop_all(grace_seconds=1)
     left = Counter(path.name.split("-")[0] for path in shared.iterdir())
-    # The last round may have saved without removing anything any more.
+    # The last round may have saved without removing old saves.
     assert left.keys() == {"one", "two"}
     assert set(left.values()) <= {2, 3}
     assert {Path(path) for path in registered(run)} == set(shared.iterdir())

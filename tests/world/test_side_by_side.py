@@ -1,4 +1,4 @@
-"""Worlds that run side by side, of one orchestrator and of two."""
+"""Concurrent worlds of one or two orchestrators."""
 
 from __future__ import annotations
 

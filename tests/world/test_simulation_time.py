@@ -1,4 +1,4 @@
-"""The simulation time of an instance, which is read from a snapshot that is not kept."""
+"""The simulation time of an instance, which is read from a temporary snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which file a relative snapshot path means: in the world directory, or in the current one."""
+"""Resolution of relative snapshot paths in the world directory or the current directory."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def world_dir(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the current directory, which is not the world's."""
+    """Return the current directory, which is not the world directory."""
     directory = tmp_path / "here"
     directory.mkdir()
     monkeypatch.chdir(directory)
@@ -71,7 +71,7 @@ def write(*paths: Path) -> None:
 
 
 async def refused(begin: Begin, world_dir: Path, given: Any, run: Path) -> ConfigError:
-    """Begin, see that it is refused before anything is done, and return the error."""
+    """Check that an operation is refused without effects, and return the error."""
     async with AsyncWorld(dir=world_dir) as world:
         with pytest.raises(ConfigError) as caught:
             await begin(world, given, run)
@@ -158,7 +158,7 @@ async def test_a_file_named_like_an_archive_is_never_given_to_a_world(
 ) -> None:
     write(here / "gen1.ckpt")
     async with AsyncWorld(dir=world_dir) as world:
-        with pytest.raises(CheckpointFormatError, match="no archive") as caught:
+        with pytest.raises(CheckpointFormatError, match="not an archive") as caught:
             await begin(world, "gen1.ckpt", tmp_path / "run")
     assert caught.value.path == here / "gen1.ckpt"
     assert not list((tmp_path / "run").rglob("*.log"))

@@ -1,6 +1,6 @@
-"""Many cycles and much at once: what seldom goes wrong has the time to do so here.
+"""Many cycles and concurrent operations, to find rare failures.
 
-The real soak is for the night: ``pytest -m soak``, with its seconds in ``CLAWBLOX_SOAK_S``.
+The long soak is for the night: ``pytest -m soak``, with its seconds in ``CLAWBLOX_SOAK_S``.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ async def test_two_hundred_starts_and_stops_leave_descriptors_threads_and_childr
 
 WORKERS = 8
 SPARE = 8
-"""Number of forks that may live beside the instances that are there from the beginning."""
+"""Maximum number of forks in addition to the original instances."""
 
 OPTIONS: dict[str, Any] = {
     "restart": "checkpoint",
@@ -92,13 +92,13 @@ OPTIONS: dict[str, Any] = {
 
 @attrs.define
 class Fate:
-    """What is known of one instance.
+    """The expected state of one instance.
 
     Attributes:
-        session: The session of its agent.
-        saved: The files of its acknowledged saves, oldest first.
-        at_death: How many they were when it was last seen to die.
-        quiet: Held while a task changes it, and from a kill until it is seen to be back.
+        session: The session of the agent.
+        saved: The files of acknowledged saves, oldest first.
+        at_death: Number of these saves at the last observed death.
+        quiet: Held while a task changes the instance, and from a kill until it has restarted.
     """
 
     session: str
@@ -109,7 +109,7 @@ class Fate:
 
 
 class Soak:
-    """Does to a crowd of worlds whatever comes to its mind, and knows what must be true then."""
+    """Performs random operations on a crowd of worlds, and checks the invariants."""
 
     def __init__(self, world: AsyncWorld, run: Path, chance: random.Random) -> None:
         self.world = world
@@ -120,10 +120,10 @@ class Soak:
         self.fates: dict[str, Fate] = {}
         self._spare: list[str] = []
 
-    # -- what it does ------------------------------------------------------------------------
+    # -- operations --------------------------------------------------------------------------
 
     async def start(self, count: int) -> None:
-        """Start the crowd; each of them has an agent and a save from the beginning on."""
+        """Start the crowd; each instance has an agent and a save from the start."""
         batch = await self.world.start_many(count, run_dir=self.run, **OPTIONS)
         batch.raise_if_failed()
         sessions = await join_all(self.world, batch)
@@ -137,11 +137,11 @@ class Soak:
         self.fates.setdefault(started.name, Fate(session))
 
     def _known(self) -> list[str]:
-        """Return the ready instances; a fork is ready a moment before its caller hears of it."""
+        """Return the ready instances; a fork is ready a moment before the call returns."""
         return [name for name in self.world.instances if name in self.fates]
 
     async def work(self, until: float) -> None:
-        """Do one thing after the other, until a moment of the monotonic clock."""
+        """Perform operations in sequence until a time of the monotonic clock."""
         deeds = {
             self.add: 40,
             self.save: 20,
@@ -158,7 +158,7 @@ class Soak:
 
     @asynccontextmanager
     async def _somebody(self) -> AsyncIterator[str]:
-        """Choose an instance that is ready, and have it for oneself but for saves."""
+        """Choose a ready instance, and reserve it except for saves."""
         while True:
             name = self.chance.choice(self._known())
             async with self.fates[name].quiet:
@@ -167,14 +167,14 @@ class Soak:
                     return
 
     async def add(self) -> bool:
-        """Have an agent act."""
+        """Let an agent act."""
         async with self._somebody() as name:
             number = self.chance.randrange(1, 1000)
             await run_sync(act, self._port(name), self.fates[name].session, number)
         return True
 
     async def save(self) -> bool:
-        """Save one of them, which may be killed meanwhile."""
+        """Save an instance, which may be killed during the save."""
         name = self.chance.choice(self._known())
         try:
             self.saves.append(await self.world.save(instance=name))
@@ -183,7 +183,7 @@ class Soak:
         return True
 
     async def save_some(self) -> bool:
-        """Save many of them."""
+        """Save many instances."""
         names = self._known()
         chosen = self.chance.sample(names, min(16, len(names)))
         async for outcome in self.world.save_all(instances=chosen):
@@ -197,7 +197,7 @@ class Soak:
         self.saves.extend(batch)
 
     async def kill(self) -> bool:
-        """Kill one of them, and see that it comes back as it was saved."""
+        """Kill an instance, and check that it is restored from its save."""
         async with self._somebody() as name:
             fate = self.fates[name]
             fate.is_back = anyio.Event()
@@ -211,7 +211,7 @@ class Soak:
         return True
 
     async def fork(self) -> bool:
-        """Fork one more from any save, and stop one when there are too many."""
+        """Fork another instance from any save, and stop one if there are too many."""
         saved = self.chance.choice(self.saves)
         batch = await self.world.fork(saved, run_dir=self.run, **OPTIONS)
         batch.raise_if_failed()
@@ -225,7 +225,7 @@ class Soak:
         return True
 
     async def stop_and_resume(self) -> bool:
-        """Stop one of them, and start it again from its last save."""
+        """Stop an instance, and start it again from its last save."""
         async with self._somebody() as name:
             if not self.fates[name].saved or name in self._spare:
                 return False
@@ -248,10 +248,10 @@ class Soak:
         assert variables_of(pid)[INSTANCE_ENV] == record["cookie"]
         return pid
 
-    # -- what must be true -------------------------------------------------------------------
+    # -- invariants --------------------------------------------------------------------------
 
     async def watch(self) -> None:
-        """Hold everything that happens against what is known."""
+        """Check all events against the expected state."""
         async with self.world.events() as events:
             async for event in events:
                 self.done[event.kind] += 1
@@ -265,13 +265,13 @@ class Soak:
         elif event.kind == "exited":
             fate.at_death = len(fate.saved)
         elif event.kind == "restarting" and fate.at_death:
-            # A save that was acknowledged after the death may be newer still.
+            # A save that was acknowledged after the death may be even newer.
             assert event.data["resume_path"] in fate.saved[fate.at_death - 1 :]
         elif event.kind == "ready":
             fate.is_back.set()
 
     async def end(self) -> None:
-        """Check that no instance is missing, stop all, and check that nothing is lost or left."""
+        """Check that all instances exist, stop them, and check for losses and leftovers."""
         assert set(self.world.instances) == {*self.fates} - {*self._stopped()}
         await self._save_all()
         found = (await run_sync(read_run, self.run)).instances
@@ -297,7 +297,7 @@ class Soak:
 
 
 async def soak(tmp_path: Path, count: int, seconds: float) -> None:
-    """Run a soak, and print what it came to."""
+    """Run a soak, and print its result."""
     chance = seeded()
     run = tmp_path / "run"
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
@@ -319,7 +319,7 @@ async def soak(tmp_path: Path, count: int, seconds: float) -> None:
 
 
 def used_s() -> float:
-    """Return the processor time of this process, its agents' included."""
+    """Return the processor time of this process, including its agents."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime
 

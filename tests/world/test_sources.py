@@ -1,4 +1,4 @@
-"""The files of a world are known by their digests, within bounds."""
+"""The digests of a world's files, within limits."""
 
 from __future__ import annotations
 

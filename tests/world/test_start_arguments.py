@@ -1,4 +1,4 @@
-"""Arguments of a start, and the started world that answers them."""
+"""The arguments of a start, and the resulting started world."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The value that a start returns: facts that never change, with verbs."""
+"""The value that a start returns: immutable facts with methods."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ RETURNS_OTHERWISE = {
         ("Batch[AsyncStartedInstance]", "Batch[StartedInstance]"),
     ),
 }
-"""What is awaited or gone through has another type where nothing is awaited."""
+"""Annotations that differ between the async and the sync API."""
 
 
 TWINS = pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_a_detached_instance_is_attached_again(tmp_path: Path) -> None:
 
 @attrs.frozen
 class Script:
-    """A running script that has a world started and said so."""
+    """A running script that has started a world and printed its pid."""
 
     process: subprocess.Popen[str]
     world_pid: int
@@ -298,7 +298,7 @@ class Script:
 
 
 def run_script(tmp_path: Path, body: str, *flags: str) -> Script:
-    """Run a script that starts a world, prints its pid, and goes on with ``body``."""
+    """Run a script that starts a world, prints its pid, and continues with ``body``."""
     directory = make_world(tmp_path, *flags)
     text = "\n".join(
         [

@@ -1,4 +1,4 @@
-"""The tokens of worlds: the script has them, and nothing on disk or on a terminal shows them."""
+"""The tokens of worlds are available to the script, but never on disk or on a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``wait``: until an instance has ended for good, however it ends."""
+"""``wait`` returns when an instance has ended for good, however it ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a world object keeps of instances that were stopped: their names, and how they ended."""
+"""A world object keeps only name and exit of stopped instances."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.worlds import make_world
 pytestmark = pytest.mark.anyio
 
 OWN = (Supervisor, Instance, ManifestWriter, ManifestFile)
-"""What each instance has of its own while it runs."""
+"""Objects that exist once for each running instance."""
 
 
 def count_own() -> dict[str, int]:

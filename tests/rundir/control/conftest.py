@@ -1,4 +1,4 @@
-"""A control server with handlers to ask, and a client that knows no library of ours."""
+"""A control server with test handlers, and a client without clawblox code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 
 async def echo(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
-    """Answer what was asked."""
+    """Return the request as the answer."""
     return {"asked": dict(arguments)}
 
 
@@ -39,7 +39,7 @@ async def count(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[
 
 @attrs.define
 class Endless:
-    """A handler that never ends by itself, and notes how it ended."""
+    """A handler that runs until it is cancelled, and notes how it ended."""
 
     reports: bool = False
     is_running: anyio.Event = attrs.field(factory=anyio.Event)
@@ -60,7 +60,7 @@ class Endless:
 
 
 class Anything(tuple[str, ...]):
-    """The names of all members."""
+    """A container that contains every member name."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -88,7 +88,7 @@ async def serving(
 
 
 class RawClient:
-    """A client that knows no library of ours; every call waits in a thread."""
+    """A client without clawblox code; every call waits in a thread."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -127,7 +127,7 @@ async def find(run_dir: Path) -> list[Path]:
 
 @pytest.fixture
 def run_dir(tmp_path: Path) -> Path:
-    """A run directory so deep that no socket address could name it."""
+    """A run directory whose path is too long for a socket address."""
     deep = tmp_path.joinpath(*["run-directory-of-an-experiment"] * 5)
     assert len(str(deep)) > 140
     return deep

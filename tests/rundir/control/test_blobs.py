@@ -1,4 +1,4 @@
-"""Files in pieces: from below the run directory only, whole or absent, and continued."""
+"""Files in pieces: only below the run directory, complete or absent, and resumable."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def piece(
 
 
 async def send(socket_path: Path) -> Path:
-    """Send the content as a client does, from where the orchestrator wants it to continue."""
+    """Send the content like a client, from the offset that the orchestrator returns."""
     offset, path = 0, None
     while path is None:
         sent = piece(CONTENT[offset : offset + (44 << 10)], offset=offset)

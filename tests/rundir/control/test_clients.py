@@ -1,4 +1,4 @@
-"""Clients that go away, and clients that read slowly or not at all."""
+"""Clients that disconnect, and clients that read slowly or not at all."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_a_request_cancelled_before_it_was_read_is_not_started(run_dir: Pa
 
     async with serving(run_dir, begin=begin) as server:
         with socket.socket(socket.AF_UNIX) as client, short_path(server.path) as address:
-            client.connect(address)  # the loop serves no client meanwhile
+            client.connect(address)  # the loop is blocked here
             client.sendall(b'{"op": "begin"}\n')
         assert await request(server.path, "echo", {}) == {"asked": {}}
     assert begun == []
@@ -75,7 +75,7 @@ async def test_a_cancelled_request_cancels_only_its_own_handler(run_dir: Path) -
 async def test_an_event_to_a_disconnected_client_cancels_the_handler(
     run_dir: Path, monkeypatch
 ) -> None:
-    """Also where nothing but the report can notice it."""
+    """This holds even if only the event can notice the disconnect."""
 
     async def never(*_: object) -> None:
         await anyio.sleep_forever()
@@ -104,7 +104,7 @@ async def test_an_event_to_a_disconnected_client_cancels_the_handler(
 
 @attrs.define
 class Talker:
-    """A handler that reports more than any buffer holds."""
+    """A handler whose events exceed any buffer."""
 
     reports: int = 0
     is_cancelled: bool = False
@@ -127,7 +127,7 @@ async def test_a_slow_reader_delays_only_its_own_handler(run_dir: Path) -> None:
     async with serving(run_dir, talk=talker) as server, RawClient(server.path) as slow:
         await slow.send(b'{"op": "talk"}\n')
         await wait_until_async(lambda: talker.reports)
-        for _ in range(10):  # the others are served, and meanwhile the buffer fills
+        for _ in range(10):  # the others are served while the buffer fills
             assert await request(server.path, "count", {"to": 1}) == {"count": 1}
         held_at = talker.reports
         assert held_at < 50
@@ -183,7 +183,7 @@ async def test_partly_sent_events_are_completed_and_do_not_accumulate(
 
     async def hasty(arguments: Mapping[str, Any], send_event: SendEvent) -> Mapping[str, Any]:
         for _ in range(3):
-            with anyio.move_on_after(0.05) as scope:  # no client reads yet: it is not done by then
+            with anyio.move_on_after(0.05) as scope:  # no client reads yet, so it has not finished
                 await send_event("large", text="x" * (1 << 20))
             assert scope.cancelled_caught
         is_cut.set()

@@ -1,4 +1,4 @@
-"""Orchestrators that died, and the sockets they leave."""
+"""Dead orchestrators and their sockets."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ anyio.run(main)
 def orchestrator(
     run_dir: Path, name: str, extra: str = "pass"
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run an orchestrator in another process; it is killed at the end, if not before."""
+    """Run an orchestrator in another process, which is killed at the end at the latest."""
     words = [sys.executable, "-c", ORCHESTRATOR.replace("{extra}", extra), str(run_dir), name]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
         try:
@@ -103,7 +103,7 @@ async def test_a_socket_that_is_not_listening_yet_does_not_count_as_dead(
     directory.mkdir(parents=True)
     lock = await anyio.to_thread.run_sync(
         lock_file, directory / "lock"
-    )  # as every server that binds does
+    )  # like every server that binds
     assert lock is not None
     newborn = socket.socket(socket.AF_UNIX)
     with newborn, control.short_path(directory / "9-1.sock") as address:

@@ -1,4 +1,4 @@
-"""Errors as answers: those of handlers and of requests, and unusable answers."""
+"""Errors of handlers and requests as answers, and unusable answers."""
 
 from __future__ import annotations
 
@@ -154,12 +154,12 @@ async def test_a_client_without_a_request_is_not_logged(run_dir: Path, logs) -> 
     assert logs == []
 
 
-# ------------------------------------------------------------------------- strange answers
+# ------------------------------------------------------------------------ unusable answers
 
 
 @contextlib.contextmanager
 def stranger(run_dir: Path, answer: bytes | None) -> Iterator[Path]:
-    """Answer one connection with given bytes; None closes it without having read anything."""
+    """Answer one connection with given bytes; None closes it without a read."""
     path = control_dir(run_dir) / "5-1.sock"
     path.parent.mkdir(parents=True)
 

@@ -1,4 +1,4 @@
-"""A socket file that somebody removes, moves or replaces while its orchestrator lives."""
+"""A socket file that is removed, moved or replaced while its orchestrator runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def wait_until_made_again(logs) -> None:
-    """Wait until a socket was made again and listens, which it does after its file is there."""
+    """Wait until a socket was created again and listens, which is later than its file."""
     await wait_until_async(
         lambda: "control socket lost and made again" in events_of(logs, "warning"),
         what="the socket is there again",
@@ -61,7 +61,7 @@ async def test_a_request_in_progress_is_answered_after_its_socket_file_is_remove
     async with serving(run_dir, wait=wait) as server, anyio.create_task_group() as group:
         group.start_soon(ask, server.path)
         await is_asked.wait()
-        for _ in range(3):  # also the listener before the last one has ended by then
+        for _ in range(3):  # the previous listeners have ended by then
             server.path.unlink()
             await wait_until_async(server.path.exists)
         may_answer.set()

@@ -1,4 +1,4 @@
-"""Other users, who neither reach the socket nor are believed."""
+"""Other users cannot reach the socket and are not trusted."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_another_user_who_reaches_the_socket_is_refused(run_dir: Path, log
 async def test_root_is_answered_but_another_users_socket_is_not_trusted(
     tmp_path: Path, monkeypatch
 ) -> None:
-    """Root serves; nobody, whose peers are root and nobody, believes it, but not a third user."""
+    """Root serves; the user nobody trusts root and itself, but not a third user."""
     async with serving(tmp_path) as server:
         monkeypatch.setattr(control.os, "geteuid", lambda: NOBODY)
         assert await request(server.path, "echo", {}) == {"asked": {}}

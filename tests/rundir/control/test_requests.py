@@ -1,4 +1,4 @@
-"""Requests, the events on the way, and their answers."""
+"""Requests, their events, and their answers."""
 
 from __future__ import annotations
 

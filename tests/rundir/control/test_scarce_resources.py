@@ -1,4 +1,4 @@
-"""Servers and clients when descriptors and places to wait are scarce."""
+"""Servers and clients with few descriptors and few connections."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ async def test_silent_clients_are_disconnected_to_make_room(run_dir: Path, monke
             client = await stack.enter_async_context(RawClient(server.path))
             await client.send(b'{"op": "ec')
         assert await request(server.path, "echo", {}) == {"asked": {}}
-    assert most() <= 5  # the fifth may be accepted while the task of another one ends
+    assert most() <= 5  # the fifth may be accepted while the task of another connection ends
 
 
 def count_open_connections(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """Return what tells how many connections were open at one time, at most."""
+    """Return a function that returns the maximum number of open connections."""
     real = socket.socket.accept
     accepted: list[socket.socket] = []
     most = 0
@@ -117,7 +117,7 @@ async def test_long_requests_do_not_use_up_the_connection_limit(run_dir: Path, m
 
 @contextlib.contextmanager
 def no_descriptor_left() -> Iterator[None]:
-    """Let this process open nothing more for a while."""
+    """Keep this process from opening descriptors during the block."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest_free = next(fd for fd in range(soft) if fd not in open_fds())
     resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))

@@ -1,4 +1,4 @@
-"""The file of the socket: its mode, its place, its name, and what is left at the end."""
+"""The socket file: its mode, path and name, and its removal at the end."""
 
 from __future__ import annotations
 

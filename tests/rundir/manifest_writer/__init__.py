@@ -1,1 +1,1 @@
-"""Tests of the manifest writer, alone and among writers that know its lock and that do not."""
+"""Tests of the manifest writer, alone and with other writers with or without the lock."""

@@ -1,4 +1,4 @@
-"""What the tests of the manifest writer share: writers, what a manifest holds, and a gate."""
+"""Helpers for the tests of the manifest writer: writers, content of manifests, and a gate."""
 
 import contextlib
 import json
@@ -30,7 +30,7 @@ def checkpoint(name: str) -> Update:
 
 
 def read(run_dir: Path) -> Manifest:
-    """Read the manifest; not by ``read_manifest``, which may not block a running loop."""
+    """Read the manifest without ``read_manifest``, which must not block a running loop."""
     path = manifest_path(run_dir)
     return parse_manifest(path.read_bytes(), path)
 
@@ -44,7 +44,7 @@ def recording_names(run_dir: Path) -> list[str]:
 
 
 def rename_in(run_dir: Path, document: dict) -> None:
-    """Write a manifest as worlds do: a temporary file of a name that everybody takes, renamed."""
+    """Write a manifest like worlds: rename a temporary file with a commonly used name."""
     path = manifest_path(run_dir)
     path.parent.mkdir(exist_ok=True)
     temporary = path.with_name("manifest.json.tmp")

@@ -1,4 +1,4 @@
-"""Disks that fail, writers that close and callers that are cancelled cost no entry."""
+"""Failing disks, closed writers and cancelled callers do not lose entries."""
 
 import asyncio
 import contextlib
@@ -77,7 +77,7 @@ async def test_every_caller_of_a_failed_batch_gets_its_own_error(tmp_path):
 
 
 def failing(call: Callable, at: int, code: int) -> Callable:
-    """Return ``call`` that fails once, at its n-th call."""
+    """Return a version of ``call`` that fails once, at its n-th call."""
     count = iter(range(at + 1))
 
     def maybe(*args, **options):

@@ -1,4 +1,4 @@
-"""Programs that write the same manifest, with the lock or without, lose nothing."""
+"""Programs that write the same manifest, with or without the lock, lose no entries."""
 
 import contextlib
 import json
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.anyio
 
 
 def append_recording(run_dir: Path, name: str) -> None:
-    """Append as worlds do: without any lock."""
+    """Append like worlds, without a lock."""
     document = json.loads(manifest_path(run_dir).read_bytes())
     document.setdefault("recordings", []).append({"path": name, "events": 1, "format": "v1"})
     rename_in(run_dir, document)
@@ -46,7 +46,7 @@ def append_recording(run_dir: Path, name: str) -> None:
 
 @pytest.fixture(params=["exchange", "replace"])
 def _any_file_system(request, monkeypatch) -> None:
-    """Run the test with, and as if without, the exchange of two files."""
+    """Run the test with and without the exchange of two files."""
     if request.param == "replace":
         monkeypatch.setattr(files, "_libc", lambda _name: None)
 
@@ -54,7 +54,7 @@ def _any_file_system(request, monkeypatch) -> None:
 def just_before(
     monkeypatch: pytest.MonkeyPatch, name: str, actions: Iterator[Callable[[], None]]
 ) -> None:
-    """Do the next of ``actions`` whenever the function of that name is about to be called."""
+    """Run the next of ``actions`` before each call of the function with that name."""
     function = getattr(manifest_file, name)
 
     def disturbed(*args, **options):
@@ -96,7 +96,7 @@ def test_an_entry_written_just_before_the_exchange_is_merged(tmp_path, monkeypat
 
 @pytest.mark.parametrize("reads", ["ours", "theirs"])
 def test_two_entries_around_an_exchange_are_merged(tmp_path, monkeypatch, reads):
-    """The second one is made of our version, which lacks the first, or of the first, without us."""
+    """The second entry is added to the own version, without the first, or to the first version."""
     rename_in(tmp_path, {})
     theirs: list[dict] = []
 
@@ -110,7 +110,7 @@ def test_two_entries_around_an_exchange_are_merged(tmp_path, monkeypatch, reads)
         append_recording(tmp_path, "two")
 
     just_before(monkeypatch, "rename_with", iter([first]))
-    # Two files are written: ours, which the exchange finds outdated, and the one after it.
+    # Two files are written: one that the exchange finds outdated, and its successor.
     just_before(monkeypatch, "_write_private", iter([lambda: None, second]))
     ManifestFile(manifest_path(tmp_path), lock_wait=1.0).apply([checkpoint("a")])
     assert sorted(recording_names(tmp_path)) == ["one", "two"]
@@ -297,7 +297,7 @@ def program(source: str, *args: object) -> Iterator[subprocess.Popen]:
 
 @contextlib.contextmanager
 def reading_all_the_time(run_dir: Path) -> Iterator[None]:
-    """Read the manifest in a thread, and fail when a single reading is torn."""
+    """Read the manifest in a thread, and fail if any read is torn."""
     is_over = threading.Event()
     torn: list[Exception] = []
 

@@ -168,7 +168,7 @@ async def test_overwritten_entries_are_restored_in_every_readable_manifest(tmp_p
 
 
 class Disk:
-    """Counts what is synced, by descriptor's path."""
+    """Counts syncs, by path of the descriptor."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.synced: list[str] = []
@@ -186,7 +186,7 @@ class Disk:
 
 
 def made_durable(run_dir: Path) -> set[str]:
-    """Return what must be synced for a new manifest: it, its name, the name of its directory."""
+    """Return the paths to sync for a new manifest: file, directory and parent directory."""
     path = manifest_path(run_dir)
     return {str(path), str(path.parent), str(run_dir)}
 
@@ -290,10 +290,10 @@ async def test_an_entry_of_its_own_manifest_is_durable_when_apply_returns(tmp_pa
         await writer.apply(checkpoint("b"))
         (file, directory) = disk.synced
         assert directory == str(manifest_path(tmp_path).parent)
-        assert file.endswith(".partial")  # before it takes the place of the manifest
+        assert file.endswith(".partial")  # before it replaces the manifest
 
 
-# --- what is known is not read again --------------------------------------------------------
+# --- unchanged files are not read again -----------------------------------------------------
 
 
 def test_an_append_to_an_unchanged_file_reads_no_data(tmp_path, monkeypatch):
@@ -331,7 +331,7 @@ def test_a_manifest_that_another_program_changed_is_read_again(tmp_path, how):
 
 
 def test_a_write_in_place_with_an_unchanged_stamp_is_not_lost(tmp_path):
-    """The exchange shows it: what comes out of it is not what was known."""
+    """The exchange detects the write, because it returns an unknown version."""
     file = ManifestFile(manifest_path(tmp_path), lock_wait=1.0)
     file.apply([recording_update(path=tmp_path / "rec1")])
     path = manifest_path(tmp_path)

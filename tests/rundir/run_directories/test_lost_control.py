@@ -42,7 +42,7 @@ def hear_end(owner: Orchestrator) -> None:
 
 
 def lose_sockets(run_dir: Path) -> Callable[[], bool]:
-    """Remove the control sockets; return a function that says whether they are there again."""
+    """Remove the control sockets; return a function that returns whether they exist again."""
     sockets = [*(run_dir / ".clawblox" / "control").glob("*.sock")]
     assert sockets
     for path in sockets:
@@ -94,7 +94,7 @@ async def test_an_instance_that_its_orchestrator_would_restart_is_not_killed(
 
 
 def _block_sockets(run_dir: Path) -> None:
-    """Leave no place for control sockets."""
+    """Prevent the creation of control sockets."""
     control = run_dir / ".clawblox" / "control"
     for path in control.iterdir():
         path.unlink()

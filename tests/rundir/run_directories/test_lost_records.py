@@ -1,4 +1,4 @@
-"""Records that somebody empties, removes or replaces while their instances run."""
+"""Records that are emptied, removed or replaced while their instances run."""
 
 from __future__ import annotations
 
@@ -103,12 +103,12 @@ async def test_records_lost_right_after_a_check_are_written_again(
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         await world.start(run_dir=run)
         monkeypatch.setattr(bookkeeping, "restore_records", restore_and_lose)
-        os.utime(records_journal(run))  # a change leads to a look
+        os.utime(records_journal(run))  # a change triggers a check
         await wait_until_async(lambda: losses and _read(run) == losses[0], what="they are back")
 
 
 def _read(run: Path) -> object:
-    """Return the records; None of what is no such file."""
+    """Return the records; None if there is no such file."""
     found = records_journal(run)
     if not found.is_file() or found.is_symlink() or found.stat().st_size > 1 << 20:
         return None
@@ -142,7 +142,7 @@ async def test_an_intact_record_is_not_written_again(
         await world.start_many(2, run_dir=run)
         size = records_journal(run).stat().st_size
         with records_journal(run).open("ab") as journal:
-            journal.write(b'{"name": "other"}\n')  # the journal has changed, so it is looked at
+            journal.write(b'{"name": "other"}\n')  # the journal has changed, so it is checked
         looks: list[object] = []
         look = bookkeeping._RecordKeeper._restore
         monkeypatch.setattr(

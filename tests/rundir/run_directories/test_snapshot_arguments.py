@@ -1,4 +1,4 @@
-"""Snapshots as arguments: a path, or what a save returned; and where their forks go by default."""
+"""Snapshots as arguments, by path or as a save's result, and the default place of forks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FORMS: dict[str, Callable[[SavedSnapshot], Any]] = {
 
 
 async def saved_by(world: AsyncWorld, run: Path) -> tuple[SavedSnapshot, str]:
-    """Return a snapshot in which the counter stands at 41, and the session that has seen it."""
+    """Return a snapshot with the counter at 41, and the session of its agent."""
     parent = await world.start(run_dir=run, name="parent")
     session = await join(world, parent)
     act(parent.port, session, 41)

@@ -1,4 +1,4 @@
-"""Names of instances that never were: what is asked of them fails, and says what there is."""
+"""Requests for unknown instances fail, and list the known ones."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "save with a negative timeout": ("save", {"timeout": -1}, "timeout"),
     "save without a byte": ("save", {"max_bytes": 0}, "max_bytes"),
     "fork nothing": ("fork", {"count": 1}, "fork needs 'checkpoint'"),
-    "fork what is not there": (
+    "fork a missing instance": (
         "fork",
         {"checkpoint": {"path": "/none.json"}, "count": 1},
         "the snapshot does not exist",
@@ -173,7 +173,7 @@ async def test_a_stop_cancels_every_start_without_a_name_yet(
 
     async with AsyncWorld(dir=make_world(tmp_path)) as world, anyio.create_task_group() as others:
         await world.start(run_dir=run)
-        monkeypatch.setattr(Ramp, "begin", lambda *_: False)  # no start gets its turn
+        monkeypatch.setattr(Ramp, "begin", lambda *_: False)  # no queued start begins
         for _ in range(3):
             others.start_soon(start, world)
         await wait_until_async(lambda: world.metrics.starts == 4)

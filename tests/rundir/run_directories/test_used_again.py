@@ -1,4 +1,4 @@
-"""A run directory that is used again: what belongs to the run that is there now, and what not."""
+"""A reused run directory: the entries of the current run and of earlier runs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_agents_and_restarts_name_their_run(tmp_path: Path, run: Path) -> 
             (restarting,) = (one for one in seen if one.kind == "restarting")
             assert restarting.data["resume_path"] == saved.path
             status = await now(run)
-            assert status.saved_path == saved.path  # a restart goes on with the run
+            assert status.saved_path == saved.path  # a restart continues the run
             known.append(status.run_id)
             await world.stop()
     assert len(set(known)) == 2
@@ -108,7 +108,7 @@ async def test_a_single_start_also_starts_a_new_run(tmp_path: Path, run: Path) -
             await world.stop()
     assert ids(run) == found
     assert len(set(found)) == 2
-    assert "run" not in manifest_of(run)  # it is labelled by who knows what it is
+    assert "run" not in manifest_of(run)  # its caller labels it
 
 
 @pytest.mark.thorough
@@ -131,7 +131,7 @@ async def test_entries_of_a_run_have_its_id(tmp_path: Path, run: Path, when: str
             status = await now(run)
             assert (status.run_id, status.saved_path) == (label, saved.path)
     assert ids(run) == ["r001", "r002"]
-    assert ids(run, "agents") == ["r002"]  # it is one agent, and joined anew
+    assert ids(run, "agents") == ["r002"]  # it is one agent that joined again
 
 
 @pytest.mark.thorough

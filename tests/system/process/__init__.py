@@ -1,1 +1,1 @@
-"""Tests of single processes and trees, below any world."""
+"""Tests of single processes, without worlds."""

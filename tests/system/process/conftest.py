@@ -1,4 +1,4 @@
-"""Every test of processes spawns them the same way, and leaves none."""
+"""Fixtures that spawn processes and end them after each test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of processes share: commands, marks, and somebody else who reaps."""
+"""Helpers for the tests of processes: commands, marks, and a thread that reaps children."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def make_mark(cookie: str, *leaders: Process) -> Mark:
 
 @contextlib.contextmanager
 def reaping_everything() -> Iterator[set[int]]:
-    """Have a thread that waits for every child, as some libraries do; yield what it reaped."""
+    """Run a thread that waits for every child, like some libraries; yield the reaped pids."""
     reaped: set[int] = set()
     is_over = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Programs that end soon: what they wrote, and how long and how much they may."""
+"""Programs that end soon: their output, and limits of time and size."""
 
 from __future__ import annotations
 

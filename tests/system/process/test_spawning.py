@@ -1,4 +1,4 @@
-"""What a spawned process is given, and what cannot be spawned."""
+"""Spawning of processes: inheritance, and errors."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def listener() -> Iterator[socket.socket]:
 
 @pytest.fixture(params=["directly", "with a socket"])
 def hand_over(request: pytest.FixtureRequest, listener: socket.socket) -> dict[str, Any]:
-    """Ways to spawn that must not differ in what else they do."""
+    """Return each way to spawn; both must otherwise behave the same."""
     return {"listener": listener.fileno()} if request.param == "with a socket" else {}
 
 
@@ -75,7 +75,7 @@ async def test_a_process_inherits_only_what_it_was_given(
     assert told["argv"] == ["-c", "a b", "", "ü", "$HOME"]
     assert told["cwd"] == str(tmp_path)
     assert told["env"].items() >= {"COLOUR": "a\nb", "PATH": os.defpath}.items()
-    own = {"LC_CTYPE", "PWD", "SHLVL", "_"}  # what python sets itself, and a shell
+    own = {"LC_CTYPE", "PWD", "SHLVL", "_"}  # set by Python and the shell
     assert told["env"].keys() - own == {"COLOUR", "PATH", *(LISTEN if hand_over else ())}
     assert told["pid"] == told["sid"] == process.pid
     assert told["stdin"] == ""
@@ -190,7 +190,7 @@ def test_a_program_is_searched_for_in_the_whole_path(tmp_path: Path) -> None:
 
 
 def test_a_program_need_not_be_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path, mode: str) -> None:  # as for everybody but root
+    def refuse(path: Path, mode: str) -> None:  # as for every user except root
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     program = script_of("/bin/sh")(tmp_path / "program")
@@ -231,7 +231,7 @@ async def test_a_process_that_cannot_be_watched_is_killed(
 def test_processes_do_not_overwrite_lines_in_a_shared_memory_file() -> None:
     with memory_log("shared") as fd:
         os.write(fd, b"one\n")
-        os.lseek(fd, 0, os.SEEK_SET)  # as two processes do that write at once
+        os.lseek(fd, 0, os.SEEK_SET)  # like two processes that write concurrently
         os.write(fd, b"two\n")
         assert os.pread(fd, 100, 0) == b"one\ntwo\n"
     with pytest.raises(OSError, match="Bad file descriptor"):

@@ -1,4 +1,4 @@
-"""How a process ended is known, even if another reaped it; foreign processes are adopted."""
+"""The exit of a process is known even if other code reaped it; foreign processes are adopted."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ async def test_a_foreign_process_is_adopted_without_its_status(
         assert await process.wait() == ProcessExit()
         process.release()
         await wait_until_async(lambda: parent.poll() is not None)
-    assert (tmp_path / "waited").exists()  # its parent has reaped it, not we
+    assert (tmp_path / "waited").exists()  # its parent has reaped it
 
 
 async def test_an_own_process_is_adopted_again_with_its_status(start: Spawn) -> None:

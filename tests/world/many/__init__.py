@@ -1,1 +1,1 @@
-"""Tests of many worlds at a time, in one orchestrator or several."""
+"""Tests of many concurrent worlds, in one orchestrator or several."""

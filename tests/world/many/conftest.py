@@ -1,4 +1,4 @@
-"""What the tests of many worlds share, beside the agents and looks of ``tests.support.crowd``."""
+"""Fixtures and helpers for the tests of many worlds, in addition to ``tests.support.crowd``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def main():
         await hear_async()
 anyio.run(main)
 """
-"""An orchestrator of ``arguments[0]`` worlds, which tells their ports and ends when told to."""
+"""An orchestrator of ``arguments[0]`` worlds, which prints their ports and ends on request."""
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _open_umask() -> Iterator[None]:
-    """Let files be as open as their makers say."""
+    """Set an open umask, so that files have the modes that their creators request."""
     before = os.umask(0)
     yield
     os.umask(before)

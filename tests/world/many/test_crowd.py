@@ -1,4 +1,4 @@
-"""Dozens of worlds at a time: started, saved, forked, killed, brought back, stopped."""
+"""Dozens of concurrent worlds are started, saved, forked, killed, resumed and stopped."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def check_crowd(
     sessions: Mapping[str, str],
     saves: tuple[Batch[SavedSnapshot], Batch[SavedSnapshot]],
 ) -> None:
-    """Check that the victims are back as they were saved, and that no other instance noticed."""
+    """Check that the victims are restored from their saves, and other instances are unaffected."""
     now = {one.name: one for one in (await run_sync(read_run, run)).instances}
     for value, one in enumerate(crowd):
         session, status = sessions[one.name], now[one.name]
@@ -127,7 +127,7 @@ def check_forks(forks: Batch[StartedWorld], parent: SavedSnapshot, session: str)
 
 
 def check_manifests(run: Path, count: int) -> None:
-    """Check that each instance has a manifest that tells all of it, and the run lists them."""
+    """Check that each instance has a complete manifest, and the run lists all instances."""
     names = [f"w{number:03}" for number in range(count)]
     listed = [(entry["name"], entry["dir"]) for entry in read_manifest(run).instances]
     assert listed == [(name, f"worlds/{name}") for name in names]

@@ -1,4 +1,4 @@
-"""Drains, which stop whom they could save, and autosaves, which keep the last ones."""
+"""Drains, which stop the saved instances, and autosaves, which keep the latest saves."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ async def test_autosaves_pause_while_the_disk_is_low_and_then_resume(
         await join(world, batch["w000"])  # with autosave on, a join is saved too
         assert await past(events) == []
         assert on_disk(batch["w000"].instance_dir) == saves
-        assert (await world.save(instance="w000")).path.exists()  # a person asked for it
+        assert (await world.save(instance="w000")).path.exists()  # saved on request
         free = 500_000_000
         await until(events, "autosave_resumed", [""])
         await until(events, "saved", batch.done)

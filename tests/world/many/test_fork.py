@@ -1,4 +1,4 @@
-"""Forks of a snapshot, which go on as their parent does until they are reseeded."""
+"""Forks of a snapshot, which behave like their parent until they are reseeded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def play(port: int, session: str) -> list[bytes]:
-    """Do the same each time; return every byte of the answers."""
+    """Send the same requests each time; return all bytes of the answers."""
     return [act(port, session, number) for number in (3, -1, 40)]
 
 
@@ -94,9 +94,9 @@ def marbles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def play_marbles(port: int, session: str) -> list[bytes]:
-    """Steer, and let newcomers come, whom the world puts somewhere by its dice.
+    """Steer, and let agents join, which the world places at random.
 
-    The trace has agent ids in place of sessions, which differ in each launch.
+    The trace contains agent ids instead of sessions, which differ in each launch.
     """
     headers = {"X-Session": session}
     trace: list[bytes] = []

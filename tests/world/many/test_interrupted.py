@@ -63,7 +63,7 @@ async def test_starts_cancelled_at_any_moment_are_undone(
         for _ in range(6):
             delay = chance.uniform(0.0, 0.4)
             await cancel_after(delay, kind, partial(world.start_many, 8, run_dir=run))
-            await world.stop_all(grace_seconds=1)  # of one that was done before
+            await world.stop_all(grace_seconds=1)  # of an earlier start
             assert not marked_processes()
             assert not list((run / ".clawblox").glob("instances/*.lock"))
         batch = await world.start_many(2, run_dir=run)
@@ -120,7 +120,7 @@ async def test_closing_a_world_ends_its_pending_starts(tmp_path: Path, run: Path
 
 @pytest.mark.thorough
 async def test_an_exception_in_the_block_stops_all_instances(tmp_path: Path, run: Path) -> None:
-    with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the block is what is tested
+    with pytest.raises(ZeroDivisionError):  # noqa: PT012 - tests the block
         async with AsyncWorld(dir=make_world(tmp_path)) as world:
             batch = await world.start_many(8, run_dir=run)
             raise ZeroDivisionError

@@ -1,4 +1,4 @@
-"""Worlds that are saved, forked and stopped from another process than their own."""
+"""Worlds that are saved, forked and stopped by other processes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def saves_from_outside(run: Path, *names: str) -> dict[str, Outcome[SavedS
 async def forks_from_outside(
     run: Path, world_dir: Path, checkpoint: Path, count: int, reseed: int | None = None
 ) -> list[Mapping[str, Any]] | None:
-    """Return the events that tell of the instances; None when there is no orchestrator."""
+    """Return the events about the instances; None if there is no orchestrator."""
     events: list[Mapping[str, Any]] = []
     with anyio.fail_after(HANG_S):
         is_owned = await fork_instances(

@@ -1,4 +1,4 @@
-"""Saves of many worlds: as they land, where they fail, and when they are cancelled."""
+"""Saves of many worlds: outcomes as they arrive, failures, and cancellation."""
 
 from __future__ import annotations
 

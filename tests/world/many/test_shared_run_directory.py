@@ -1,4 +1,4 @@
-"""Worlds of one process and of one run directory, and the names they get there."""
+"""Worlds that share a process or a run directory, and their names."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_a_run_directory_is_shared_however_it_is_spelled(tmp_path: Path, r
         assert list((await other.start_many(1, run_dir=link, restart="fresh")).done) == ["w001"]
         await world.start(run_dir=run / ".." / "link")
         assert world.instances == ("w000", "w002")
-        # All of them are known to their orchestrator, which is asked and brings nothing back.
+        # The orchestrator knows all instances, so it is asked and restarts none.
         results = await stop_instances(link, grace_seconds=10)
         assert {one.instance: one.rung for one in results} == dict.fromkeys(
             ("w000", "w001", "w002"), "terminated"

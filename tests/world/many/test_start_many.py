@@ -1,4 +1,4 @@
-"""Many worlds of one call: what each has of its own, and what is left when one fails."""
+"""Many worlds started by one call: their separate options, and the effects of a failure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.support.worlds import make_world
 pytestmark = pytest.mark.anyio
 
 
-# -------------------------------------------------------------------- what each has of its own
+# ------------------------------------------------------------------------- separate options
 
 
 @pytest.mark.thorough

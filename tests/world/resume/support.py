@@ -1,4 +1,4 @@
-"""What the tests of a resume share: runs that are interrupted, and what goes on."""
+"""Helpers for the tests of resumes: interrupted runs, and their continuation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Body = Callable[[AsyncWorld, Batch[StartedWorld]], Awaitable[None]]
 
 
 class Interrupt(Exception):
-    """Ends the block of a world, as any error of a program does."""
+    """An exception that ends the block of a world like any error of a program."""
 
 
 async def nothing(_world: AsyncWorld, _batch: Batch[StartedWorld]) -> None:
@@ -45,7 +45,7 @@ async def interrupt(
 async def resume(
     directory: Path, run: Path, body: Body = nothing, **options: Any
 ) -> tuple[Batch[StartedWorld], dict[str, WorldEvent]]:
-    """Resume a run, and interrupt it again; return the batch, and by name what it went on from."""
+    """Resume a run, and interrupt it again; return the batch and the events by name."""
     with anyio.fail_after(HANG_S):
         try:
             async with AsyncWorld(dir=directory) as world, world.events() as events:
@@ -89,7 +89,7 @@ def edges(run: Path, name: str) -> list[Any]:
 
 
 def rewrite_records(run: Path, **changes: Any) -> None:
-    """Append to the records of a run what another machine, or version, might have written."""
+    """Append records that another machine or version might have written."""
     journal = run / ".clawblox" / "instances" / "records.jsonl"
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
     last = {record["name"]: record for record in lines}

@@ -1,4 +1,4 @@
-"""What a resumed instance goes on from, and what its manifest and its record tell afterwards."""
+"""The save from which a resumed instance continues, and its manifest and record afterwards."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ async def test_saves_of_other_runs_and_removed_saves_do_not_count(
     assert batch["w000"].resume_path is not None
 
 
-# ------------------------------------------------------------------------- as the run began
+# -------------------------------------------------------------------------- without a save
 
 
 @pytest.mark.thorough
@@ -220,7 +220,7 @@ async def test_a_world_that_refuses_its_snapshot_fails_and_the_others_continue(
     specs = [{"name": "a", "env": {"FLAGS": ""}}, {"name": "b"}]
     counting = Counting(1)
     await interrupt(directory, run, specs, counting)
-    # Another scene does not fit the snapshot of "a"; "b" is as it was.
+    # Another scene does not fit the snapshot of "a"; "b" is unchanged.
     shell = 'case "$CLAWBLOX_MANIFEST_PATH" in */a/*) FLAGS="--scene other";; esac; '
     toml = directory / "world.toml"
     toml.write_text(toml.read_text().replace('"exec ', json.dumps(shell)[:-1] + "exec "))
@@ -231,7 +231,7 @@ async def test_a_world_that_refuses_its_snapshot_fails_and_the_others_continue(
     assert (record.state, record.stopped_on_purpose) == ("failed", False)
 
 
-# ------------------------------------------------------------------------------ what is broken
+# --------------------------------------------------------------------------------------- damage
 
 
 @pytest.mark.thorough

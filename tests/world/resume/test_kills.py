@@ -1,4 +1,4 @@
-"""Orchestrators that are killed at random moments, again and again: the run goes on."""
+"""Orchestrators are killed repeatedly at random moments, and the run continues."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def worlds_running(run: Path) -> dict[str, list[int]]:
 
 
 def has_gone_on(instance_dir: Path) -> bool:
-    """Return whether the last save of an instance is of a later time than its first."""
+    """Return whether the last save of an instance has a later time than the first."""
     try:
         saves = manifest_of(instance_dir).get("checkpoints")
     except FileNotFoundError:
@@ -135,14 +135,14 @@ def check_state(run: Path, name: str, port: int, begun: Mapping[str, Any]) -> No
     assert (edge["resume_from"], edge["parent_sha256"]) == (last["path"], last["sha256"])
     document = json.loads((home(run, name) / last["path"]).read_text())
     assert look(port, session)["counter"] == document["counter"]
-    # No state is older than one that was saved before it.
+    # Each state is at least as old as the states saved before it.
     assert save_times(run, name) == sorted(save_times(run, name))
     kept = {key: begun[key] for key in ("id", "started_at", "index")}
     assert run_of(run, name) == {**kept, "status": "running"}
 
 
 def check_lineage(run: Path, name: str) -> None:
-    """Check that each restart is told once, in order, from a save of the run."""
+    """Check that each restart is listed once, in order, from a save of the run."""
     told = edges(run, name)
     assert [edge["number"] for edge in told] == list(range(1, len(told) + 1))
     assert {edge["by"] for edge in told} == {"resume"}

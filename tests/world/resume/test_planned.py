@@ -1,4 +1,4 @@
-"""Starts that wait for their turn have a record, and hide no record of another process."""
+"""Queued starts have a record, which does not hide records of other processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which instances of a run are brought back, and which are left alone."""
+"""The instances of a run that a resume continues, and those that it leaves alone."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_a_run_that_was_ended_on_purpose_stays_ended(
             await getattr(world, way)()
     batch, events = await resume(directory, run)
     assert (batch.done, batch.failed, events) == ({}, {}, {})
-    # To name it is to ask for it.
+    # A named instance is resumed in any case.
     batch, _ = await resume(directory, run, instances=["w001"])
     assert list(batch.done) == ["w001"]
     assert edges(run, "w001")[-1]["by"] == "resume"
@@ -172,7 +172,7 @@ async def test_an_interrupted_start_is_repeated_on_resume(tmp_path: Path, run: P
     run_ids = {f"w{at:03}": (await find_record(run, f"w{at:03}")).run_id for at in range(5)}
     batch, events = await resume(directory, run)
     assert list(batch.done) == [f"w{at:03}" for at in range(5)]
-    assert sorted(events) == ["w000", "w001"]  # the others did not begin before
+    assert sorted(events) == ["w000", "w001"]  # the others had not started before
     for name in batch.done:
         assert run_of(run, name)["id"] == run_ids[name]
         assert len(edges(run, name)) == (name in events)
@@ -264,7 +264,7 @@ async def test_processes_of_a_killed_orchestrator_are_ended_before_a_resume(
     with orchestrator(CROWD_OF, directory, run, "2") as killed:
         killed.hear()
         (guard,) = killed.guards()
-        os.kill(guard, signal.SIGSTOP)  # it would end them; that it cannot is the worst case
+        os.kill(guard, signal.SIGSTOP)  # it would end them; the worst case is that it cannot
         killed.kill()
         left = marked_processes()
         assert len(left) == 2
@@ -309,7 +309,7 @@ async def test_after_a_reboot_no_process_of_a_record_counts(tmp_path: Path, run:
     with orchestrator(CROWD_OF, directory, run, "2") as killed:
         killed.hear()
         killed.kill()
-    # In the new boot, other programs have the numbers.
+    # In the new boot, other programs have these pids.
     rewrite_records(run, boot_id="another", pid=os.getpid(), orchestrator_pid=os.getppid())
     partial = home(run, "w000") / ".save.1-1.0.partial"
     partial.touch()

@@ -147,7 +147,7 @@ async def test_an_attached_instance_restarts_with_its_original_options(
         assert look(again.port, session)["counter"] == 5
         assert variables_of(again.pid)["TEAM"] == "red"
         assert again.labels == {"seed": 3}
-    async with AsyncWorld.attach(run) as world:  # it is detached still
+    async with AsyncWorld.attach(run) as world:  # it is still detached
         fresh = await world.restart(fresh=True)
         assert (fresh.port, fresh.resume_path) == (started.port, None)
         await world.stop()
@@ -265,7 +265,7 @@ async def test_a_resumed_detached_instance_is_attached_with_its_restart_policy(
                 os.kill(pid, signal.SIGKILL)
             seen = await until(events, "ready", ["w000"])
             assert kinds(seen, "w000")[-4:] == ["exited", "restarting", "started", "ready"]
-            assert not ends  # a wait goes on through restarts, by the policy and on request
+            assert not ends  # a wait continues through restarts, by the policy and on request
             assert (await world.restart(save=False)).resume_path == saved.path
             assert not ends
             await world.stop()
