@@ -23,6 +23,7 @@ from clawblox.engine.datastore.store import (
 from clawblox.engine.errors import WorldHalted
 from clawblox.engine.services import data_stores
 from tests.engine.services.bench import Bench
+from tests.support.sampling import sampled
 
 
 @pytest.fixture
@@ -138,7 +139,7 @@ def test_key_info_has_the_times_and_metadata_of_a_value(world: Bench) -> None:
     assert world.printed() == TOLD
 
 
-@pytest.mark.parametrize("at", [0, 3, 4, 5, 8, 12])
+@pytest.mark.parametrize("at", sampled([0, 3, 4, 5, 8, 12], every=3))
 def test_key_info_is_restored_from_a_snapshot(tmp_path: Path, at: int) -> None:
     first = Bench(SqliteStore(tmp_path / "rows.db")).begin()
     script(first, INFO)
@@ -439,7 +440,7 @@ def test_get_sorted_async_returns_pages_with_the_first_page_as_array(world: Benc
     assert world.printed() == [*PRINTED, "nil\tnil\t1\t3"]
 
 
-@pytest.mark.parametrize("at", range(8))
+@pytest.mark.parametrize("at", sampled(range(8), every=3))
 def test_pages_continue_after_a_restore_with_their_current_rows(tmp_path: Path, at: int) -> None:
     first = Bench(SqliteStore(tmp_path / "rows.db")).begin()
     first.run(PAGES)
@@ -659,7 +660,7 @@ game:BindToClose(function() print('closed', d ~= nil) end)
 """
 
 
-@pytest.mark.parametrize("at", range(8))
+@pytest.mark.parametrize("at", sampled(range(8), every=3))
 def test_pending_requests_continue_exactly_in_a_restored_world(tmp_path: Path, at: int) -> None:
     first = Bench(SqliteStore(tmp_path / "rows.db")).begin()
     first.run(SHARED)
