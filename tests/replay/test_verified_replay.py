@@ -513,7 +513,7 @@ def test_the_examples_repeat_both_lives(
     if clock:
         world = copied(world, tmp_path / name, "world.toml", '"world.py"]',
                        f'"world.py", "--clock", "{clock}"]')  # fmt: skip
-    run = verified(recorded_lives(world, tmp_path / "run", actions, rounds=300))
+    run = verified(recorded_lives(world, tmp_path / "run", actions, rounds=100))
     assert (outcomes(run), run.exit_status) == (["equal", "equal"], 0)
     link = run.replays[1].link
     assert link is not None

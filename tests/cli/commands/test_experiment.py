@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import textwrap
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from clawblox.rundir import driver_lease
 from tests.agents.standins import install, misbehave
 from tests.cli.conftest import API_KEY, Command, Start, assert_nothing_runs
 from tests.support.files import look_at
-from tests.support.waiting import HANG_S
 from tests.support.worlds import make_world
 
 KEYS = {"ANTHROPIC_API_KEY": API_KEY}
@@ -298,20 +296,6 @@ def test_an_experiment_in_the_background_is_watched_and_stopped(
     assert (fork.wait(), fork.out) == (0, "r1-f1-1\nr1-f1-2\n")
     stop = call("experiment", "stop", "experiments/memory", "--now")
     assert (stop.wait(), stop.out) == (0, "experiments/memory: stopped\n")
-    assert_nothing_runs()
-
-
-@pytest.mark.thorough
-def test_a_second_ctrl_c_ends_everything_without_a_checkpoint(tmp_path: Path, start: Start) -> None:
-    plan = write_plan(tmp_path / "cwd", duration="1h")
-    misbehave(plan.parent / "template", turn_s=HANG_S)  # delays the checkpoint
-    run = start("experiment", "run", "exp.toml", env=KEYS)
-    wait_for_work(run)
-    run.send(signal.SIGINT)
-    run.wait_for("A second Ctrl-C kills everything.")
-    assert run.interrupt() == 128 + signal.SIGINT
-    (attempt,) = read_experiment("experiments/memory").state.chain("r1").attempts
-    assert (attempt.outcome, attempt.checkpoints) == (None, [])
     assert_nothing_runs()
 
 
