@@ -1,7 +1,7 @@
-"""Agent directories as the three agent programs leave them, and how those find a conversation.
+"""Agent directories like those of the three agent programs, and the programs' search.
 
-The layouts are those of Claude Code 2.1, Codex 0.169 and Kimi Code 2.1. Where a program looks is
-written down here once more, on its own, so that a mistake of the package cannot hide.
+The layouts are those of Claude Code 2.1, Codex 0.169 and Kimi Code 2.1. The places where a program
+searches are listed here independently, so that a mistake in the package is detected.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SECRET_FILES = {
     "codex": ("auth.json", "config.toml", "state_5.sqlite", "history.jsonl"),
     "kimi": ("config.toml", "mcp.json", "device_id", "credentials/kimi.json"),
 }
-"""What the programs keep beside their sessions and what must never travel."""
+"""Files of the programs next to their conversations that must never be archived."""
 
 COMPANIONS = {
     "world_session.txt": b"sess-0123456789\n",
@@ -36,10 +36,10 @@ COMPANIONS = {
     "usage.json": b'{"output_tokens": 812}\n',
     "runtime/system_prompt.md": b"You live in a world.\n",
 }
-"""What clawblox keeps of an agent beside its conversation, and its archives with it."""
+"""Files of clawblox that are archived with a conversation."""
 
 IMAGE = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 20
-"""An image, as far as anybody looks at it here."""
+"""Content that starts like a PNG image."""
 
 LOG = b'{"type":"system"}\n'
 """The complete lines of its log."""
@@ -51,11 +51,11 @@ class BuiltAgent:
 
     Attributes:
         dir: The directory.
-        backend: Whose sessions are in it.
+        backend: Driver of its conversations.
         session_id: The recorded id.
-        transcript: The conversation of that id.
-        family: Every file of it, transcript included.
-        strangers: Files of other sessions.
+        transcript: The transcript of that conversation.
+        family: All files of the conversation, including the transcript.
+        strangers: Files of other conversations.
     """
 
     dir: Path
@@ -78,14 +78,14 @@ def build_agent(
     mid_turn: bool = False,
     worked_in: Path | None = None,
 ) -> BuiltAgent:
-    """Write an agent directory with a workspace, a session with a sub-agent, and another session.
+    """Write an agent directory with a workspace and two conversations, one with a sub-agent.
 
     Args:
-        directory: The agent directory; it is made.
+        directory: The agent directory, which is created.
         backend: ``claude``, ``codex`` or ``kimi``.
-        code_word: What the conversation is about.
-        mid_turn: End the conversation with the result of a tool, before the agent answers.
-        worked_in: Where the program thought that it worked; None for the workspace itself.
+        code_word: The topic of the conversation.
+        mid_turn: Whether the conversation ends with the result of a tool, before the answer.
+        worked_in: Working directory in the transcript; None means the workspace.
     """
     _write(directory / "workspace" / "SOUL.md", b"I am.\n")
     conversation_id = codex_id(1) if backend == "codex" else str(uuid.uuid4())
@@ -109,10 +109,10 @@ def build_agent(
 def find_conversation(
     agent_dir: Path, backend: str, conversation_id: str, *, state_dir: str = "session"
 ) -> Path:
-    """Return the transcript that the program finds by id, when it works in the workspace.
+    """Return the transcript that the program finds by id in its workspace.
 
     Raises:
-        LookupError: It would not find the session, or refuse it.
+        LookupError: The program would not find the conversation, or would refuse it.
     """
     state = agent_dir / state_dir
     cwd = os.path.realpath(agent_dir / "workspace")
@@ -132,7 +132,7 @@ def find_conversation(
 
 
 def archived_content(sources: Iterable[Source]) -> dict[str, bytes]:
-    """Return what an archive holds of some files, as a writer takes it."""
+    """Return the content of files in an archive, read like by a writer."""
     members: dict[str, bytes] = {}
     for source in sources:
         with os.fdopen(source.open(), "rb") as file:
@@ -159,7 +159,7 @@ def without_torn_end(content: bytes) -> bytes:
 def restore_session(
     members: Mapping[str, bytes], form: ConversationFormat, conversation_id: str, agent_dir: Path
 ) -> None:
-    """Put what an archive holds below ``session/`` into a new agent directory, as a loader does."""
+    """Restore the members below ``session/`` to a new agent directory, like a loader."""
     workspace = agent_dir / "workspace"
     workspace.mkdir(parents=True, exist_ok=True)
     for name, content in members.items():
@@ -172,7 +172,7 @@ def restore_session(
 
 
 def pieces(content: bytes, size: int = 997) -> list[bytes]:
-    """Return content as chunks that no line ends at."""
+    """Return content in chunks that do not end at line ends."""
     return [content[start : start + size] for start in range(0, len(content), size)]
 
 
@@ -184,7 +184,7 @@ def claude_slug(cwd: str) -> str:
 
 
 def codex_id(number: int) -> str:
-    """Return an id of version 7, later than those of smaller numbers."""
+    """Return an id of version 7, later than ids with smaller numbers."""
     return f"01a1f994-{number:04x}-7{str(uuid.uuid4())[15:]}"
 
 
@@ -196,12 +196,12 @@ def kimi_bucket(cwd: str) -> str:
 
 
 def kimi_blob(content: bytes) -> str:
-    """Return the name that Kimi gives to the content of an image."""
+    """Return Kimi's name for the content of an image."""
     return hashlib.sha256(base64.b64encode(content)).hexdigest()
 
 
 def lines(*records: dict[str, Any]) -> bytes:
-    """Return a transcript, each record as the programs write it."""
+    """Return a transcript with the records in the format of the programs."""
     return b"".join(json.dumps(each, separators=(",", ":")).encode() + b"\n" for each in records)
 
 

@@ -1,7 +1,7 @@
-"""Archives byte by byte: good ones, and ones that no writer would make.
+"""Archives byte by byte: valid archives, and archives that no writer would create.
 
-Every field of every header can be given, so a test says only what is wrong. Sizes, checksums and
-offsets that it does not give are right.
+Every field of every header can be set, so a test sets only the invalid fields. All other sizes,
+checksums and offsets are correct.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ class Member:
     """A member of an archive.
 
     Attributes:
-        name: Its name; bytes stand as they are.
-        content: What it says it holds.
-        method: 0 or 8, or anything else, which stores it.
-        packed: What stands in the archive; None is the content as ``method`` says.
-        fields: Values of fields of both its headers.
-        local: Values of fields of its local header only.
-        central: Values of fields of its record only.
-        gap: What stands before its local header.
-        is_listed: Whether the directory has it.
-        is_there: Whether it stands in the file.
+        name: Its name; bytes are unchanged.
+        content: Its declared content.
+        method: Compression method; any number except 8 stores the content.
+        packed: Bytes in the archive; None means the content, packed with ``method``.
+        fields: Values of fields in both headers.
+        local: Values of fields in the local header only.
+        central: Values of fields in the directory record only.
+        gap: Bytes before its local header.
+        is_listed: Whether the directory lists it.
+        is_there: Whether the file contains it.
     """
 
     name: str | bytes
@@ -71,12 +71,12 @@ def archive(
 
     Args:
         members: Its members.
-        prefix: What stands before them, and no offset knows of.
-        before_directory: What stands between the last one and the directory.
-        before_end: What stands between the directory and what ends the archive.
-        after: What stands behind the end.
+        prefix: Bytes before them that no offset includes.
+        before_directory: Bytes between the last member and the directory.
+        before_end: Bytes between the directory and the end records.
+        after: Bytes after the end.
         end: Values of fields of the end record.
-        zip64: Values of fields of the zip64 end record and of its locator; None has neither.
+        zip64: Values of fields of the zip64 end record and of its locator; None adds neither.
     """
     body, records = b"", []
     for member in members:
@@ -93,36 +93,36 @@ def archive(
 
 
 def checkpoint(files: Mapping[str, bytes], **keys: object) -> bytes:
-    """Return a good archive that holds ``files``, by their names; ``keys`` are its metadata's."""
+    """Return a valid archive with these files by name, and these metadata keys."""
     members = [Member(name, content) for name, content in files.items()]
     return archive(metadata_member(describe(files, **keys)), *members)
 
 
 def bare_checkpoint(*members: Member, **keys: object) -> bytes:
-    """Return an archive of ``members`` whose metadata tells nothing of them."""
+    """Return an archive whose metadata does not list its members."""
     return archive(metadata_member({"schema_version": 1, **keys}), *members)
 
 
 def describe(files: Mapping[str, bytes], **keys: object) -> dict[str, object]:
-    """Return the metadata of an archive that holds ``files``."""
+    """Return the metadata of an archive with these files."""
     return {"schema_version": 1, "files": {n: described(c) for n, c in files.items()}, **keys}
 
 
 def described(content: bytes, **keys: object) -> dict[str, object]:
-    """Return what the metadata says of a member."""
+    """Return the entry of a member in the metadata."""
     digest = hashlib.sha256(content).hexdigest()
     known = {"size": len(content), "sha256": digest, "mode": 0o600, "mtime_ns": 10**18}
     return {**known, **keys}
 
 
 def metadata_member(document: object) -> Member:
-    """Return ``metadata.json``; bytes stand as they are."""
+    """Return ``metadata.json``; bytes are unchanged."""
     content = document if isinstance(document, bytes) else json.dumps(document).encode()
     return Member("metadata.json", content)
 
 
 def deflate(content: bytes) -> bytes:
-    """Return ``content`` as it stands in an archive."""
+    """Return ``content`` deflated as in an archive."""
     deflater = zlib.compressobj(9, zlib.DEFLATED, -15)
     return deflater.compress(content) + deflater.flush()
 
@@ -135,13 +135,13 @@ def zip64_extra(*values: int) -> bytes:
 def renamed_checkpoint(
     paths: Mapping[str, object], *members: Member, version: int = 2, **keys: object
 ) -> bytes:
-    """Return an archive whose members are listed, some of them with paths of their own.
+    """Return an archive with listed members, some with paths.
 
     Args:
-        paths: What the metadata gives as path of each member, by its name.
-        members: Further members, listed without a path.
+        paths: Path of members in the metadata, by name.
+        members: Additional members, listed without a path.
         version: Its schema.
-        **keys: Further metadata.
+        **keys: Additional metadata.
     """
     named = [Member(name, b"odd") for name in paths]
     files = {
@@ -156,7 +156,7 @@ def renamed_checkpoint(
 
 
 def tree_of(directory: Path) -> dict[str, tuple[int, int, bytes]]:
-    """Return what a tree is: kinds, modes, contents, links; and when its files were changed."""
+    """Return kinds, modes, contents, links and modification times of a tree."""
     seen = {}
     for parent, directories, files in os.walk(directory):
         for name in (".", *directories, *files):
@@ -263,6 +263,6 @@ def _ends(
 
 
 def _numbers(fields: Mapping[str, int]) -> list[int]:
-    """Return what both end records have, in its order."""
+    """Return the common fields of both end records, in order."""
     names = ("disk", "directory_disk", "count_here", "count", "size", "offset")
     return [fields[name] for name in names]

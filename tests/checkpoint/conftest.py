@@ -1,4 +1,4 @@
-"""The run whose archives most of these tests make."""
+"""The run that most of these tests archive."""
 
 from __future__ import annotations
 

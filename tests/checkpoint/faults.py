@@ -1,9 +1,9 @@
-"""File systems that fail: system calls that go wrong, and disks that lose what was not synced.
+"""Failing file systems: failing system calls, and disks that lose unsynced content.
 
-:class:`FaultFS` stands in for the functions of ``os`` that work on files below one directory. It
-counts them, lets the one at a chosen place go wrong, and writes down what changes the disk.
-:func:`crash_states` takes that account and says which disks a loss of power may leave behind, after
-Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014.
+:class:`FaultFS` replaces the functions of ``os`` that work on files below a directory. It counts
+the calls, makes a chosen call fail, and records changes of the disk. :func:`crash_states` returns
+the possible disks after a power loss from this record, after Pillai et al., "All File Systems Are
+Not Created Equal", OSDI 2014.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 BY_DESCRIPTOR = ("fstat", "pwrite", "write", "fsync", "ftruncate", "fchmod", "pread", "read")
 
 
-# ------------------------------------------------------------------------------- what goes wrong
+# ---------------------------------------------------------------------------------------- faults
 
 
 @attrs.frozen
 class Fails:
-    """The call does nothing and raises."""
+    """The call raises without an effect."""
 
     errno: int
 
@@ -39,7 +39,7 @@ class Fails:
 
 @attrs.frozen
 class FallsShort:
-    """The call does half of what it should, if it is one that may."""
+    """The call does half of its work, if partial work is allowed."""
 
     def __str__(self) -> str:
         return "short"
@@ -49,8 +49,8 @@ class FallsShort:
 class Dies:
     """The process ends before the call.
 
-    Calls that change nothing are not counted: what a death before one leaves, a death before the
-    next change leaves too. And a writer reads what earlier deaths have left, call by call.
+    Calls without changes are not counted: a death before such a call has the same result as a death
+    before the next change.
     """
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class Dies:
 
 @attrs.frozen
 class Event:
-    """Something that changed the disk; ``inode`` is the file that it is about."""
+    """A change of the disk; ``inode`` is the changed file."""
 
     kind: str
     inode: int = 0
@@ -72,15 +72,15 @@ class Event:
 
 @attrs.define
 class FaultFS:
-    """A context manager; within it the calls below ``root`` are counted, noted, and may fail.
+    """A context manager that counts and records calls below ``root``, which may fail.
 
     Attributes:
         root: The directory.
-        at: Which call goes wrong, from 0; None for none.
-        fault: How.
-        stays: Whether every call after that one goes wrong too.
+        at: Index of the failing call, from 0; None without a failure.
+        fault: The fault.
+        stays: Whether all later calls also fail.
         calls: The names of the calls so far.
-        trace: What changed the disk.
+        trace: The changes of the disk.
     """
 
     root: Path
@@ -167,7 +167,7 @@ class FaultFS:
         dir_fd = options.get("dir_fd", options.get("src_dir_fd"))
         return self._full(path, dir_fd) is not None
 
-    # -- the account ---------------------------------------------------------------------
+    # -- the record ---------------------------------------------------------------------
 
     def _exists(self, path: str) -> bool:
         try:
@@ -227,23 +227,23 @@ def _halved(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
     return args
 
 
-# ----------------------------------------------------------------------------- what may be lost
+# ------------------------------------------------------------------------------ possible losses
 
 SECTOR = 512
 
 Disk = dict[str, bytes]
-"""Files by path: those whose directories are there too."""
+"""Files by path, if their directories exist."""
 
 
 @attrs.define
 class _File:
-    """The content of a file: what is durable, and what is not yet."""
+    """The content of a file: durable and pending."""
 
     durable: bytes = b""
     pending: list[Event] = attrs.field(factory=list)
 
     def versions(self) -> list[bytes]:
-        """Nothing of what is pending; all; its size but not its data; the last sector torn."""
+        """Return the content with no pending writes, all, only the size, or a torn last sector."""
         if not self.pending:
             return [self.durable] * 4
         whole = self.durable
@@ -266,18 +266,18 @@ def _written(content: bytes, event: Event) -> bytes:
 def crash_states(
     trace: Sequence[Event], before: Disk, inodes: dict[str, int]
 ) -> Iterator[tuple[bool, Disk]]:
-    """Yield every disk that a loss of power during ``trace``, or right after it, may leave.
+    """Yield every possible disk after a power loss during or right after ``trace``.
 
-    Content that was not synced is as it was, new, zeros, or torn at a sector. A change of a
-    directory that was not synced happened or did not, whatever happened to the others.
+    Unsynced content is old, new, zeros, or torn at a sector. Each unsynced change of a directory
+    happened or not, independently of other changes.
 
     Args:
-        trace: What :class:`FaultFS` noted.
-        before: Durable files by path, from before.
+        trace: The record of :class:`FaultFS`.
+        before: Durable files by path before ``trace``.
         inodes: Their inodes.
 
     Yields:
-        Whether all of ``trace`` had happened by then, and the disk.
+        Whether all of ``trace`` had happened, and the disk.
     """
     files = {inodes[path]: _File(content) for path, content in before.items()}
     names = dict(inodes)

@@ -1,4 +1,4 @@
-"""Real git repositories, what git says of them, and a server that git fetches from over https."""
+"""Real git repositories, git's answers about them, and an https server for fetches."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def git_env() -> dict[str, str]:
 
 
 def git(directory: Path, *arguments: str) -> str:
-    """Run git in a directory and return what it prints; it must succeed."""
+    """Run git in a directory and return its output; it must succeed."""
     command = ["git", "-C", str(directory), *arguments]
     done = subprocess.run(command, env=git_env(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, (arguments, done.stdout, done.stderr)
@@ -57,7 +57,7 @@ def commit(directory: Path, **files: str) -> None:
 
 
 def make_upstream(directory: Path, *options: str) -> Path:
-    """Make a repository with three commits; the last two change ``a/x``."""
+    """Create a repository with three commits; the last two change ``a/x``."""
     directory.mkdir(parents=True, exist_ok=True)
     with tarfile.open(fileobj=io.BytesIO(_packed_upstream(options))) as packed:
         packed.extractall(directory, filter="fully_trusted")
@@ -66,7 +66,7 @@ def make_upstream(directory: Path, *options: str) -> Path:
 
 @functools.cache
 def _packed_upstream(options: tuple[str, ...]) -> bytes:
-    """Return the repository as a tar file: git needs seven processes to make one."""
+    """Return the repository as a tar file, because git needs seven processes to create it."""
     with tempfile.TemporaryDirectory() as place, io.BytesIO() as file:
         with tarfile.open(fileobj=file, mode="w") as packed:
             packed.add(_commit_thrice(Path(place), options), arcname=".")
@@ -92,7 +92,7 @@ QUESTIONS = (
     "ls-files -t",
 )
 ELSEWHERE = ("status --porcelain=v2 --branch", "fsck", "ls-files -t")
-"""What is asked again at another commit."""
+"""Commands that are repeated at another commit."""
 
 
 def ask(repository: Path, workspace: Path, *more: str) -> dict[str, tuple[int, str]]:
@@ -148,7 +148,7 @@ def serve(root: Path, key_dir: Path) -> Iterator[tuple[str, list[str]]]:
         do_POST = do_GET
 
         def log_message(self, *_: object) -> None:
-            """Print nothing."""
+            """Suppress the log."""
 
     pem = key_dir / "key.pem"
     new = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]

@@ -1,4 +1,4 @@
-"""Run directories with agents and snapshots, for saves to be tried on."""
+"""Run directories with agents and snapshots, for tests of saves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOKEN_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 
 def fake_token(seed: int = 1) -> str:
-    """Return what looks like a GitHub token; it is put together here, and opens nothing."""
+    """Return a fake that looks like a GitHub token."""
     chosen = random.Random(seed)
     return "gh" + "p_" + "".join(chosen.choice(TOKEN_LETTERS) for _ in range(36))
 
@@ -56,18 +56,18 @@ class Run:
         return sorted(self.dir.rglob("*.partial"))
 
     def save(self, name: str = "a", **options: object) -> Path:
-        """Save all of it; agents without a session need no backend."""
+        """Save the run; agents without a conversation need no backend."""
         given = {"world_snapshot": self.snapshot, "agents": {"rocky": self.agent}, **options}
         return save_checkpoint(self.archive(name), **given)
 
     def entries(self) -> list[dict[str, object]]:
-        """Return what the manifest says of its archives."""
+        """Return the entries of archives in the manifest."""
         found = read_manifest(self.dir).checkpoints
         return [dict(entry) for entry in found if entry["format"] == "clawblox-ckpt-v1"]
 
 
 def make_run(parent: Path, *, manifest: bool = True) -> Run:
-    """Make a run directory with two small files in the agent's workspace."""
+    """Create a run directory with two small files in the agent's workspace."""
     run = Run(parent / "run")
     run.workspace.mkdir(parents=True)
     (run.workspace / "SOUL.md").write_text("I look for stones.\n" * 40)
@@ -84,7 +84,7 @@ def update_manifest(run: Run, update: Update) -> None:
 
 
 def check_archives(run: Run) -> None:
-    """Every archive there is loads."""
+    """Check that all archives of the run can be loaded."""
     for path in run.archives():
         assert verify_checkpoint(path).is_verified
 

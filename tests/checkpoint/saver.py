@@ -1,4 +1,4 @@
-"""A program that saves again and again, for system calls to go wrong in: a run directory, a count.
+"""A program that saves repeatedly, for failing system calls. Arguments: a run directory, a count.
 
 It prints a line for each save: ``returned <archive>`` or ``refused <error>``.
 """

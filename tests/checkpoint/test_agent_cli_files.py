@@ -1,4 +1,4 @@
-"""The agent programs themselves, resumed from an archive with files beside the transcript.
+"""Real agent programs, resumed from an archive with files in addition to the transcript.
 
 They run as in ``test_agent_clis``; each archive is saved and loaded as a whole.
 """
@@ -47,7 +47,7 @@ def make_agent(directory: Path, backend: str, programs: Programs, api: ModelApi)
 
 
 def carry(agent: Agent, session_id: str, tmp_path: Path) -> Agent:
-    """Save an agent, remove it, and load it elsewhere."""
+    """Save an agent, remove it, and load it at another path."""
     agent.record(session_id)
     archive = save_checkpoint(tmp_path / f"{session_id}.ckpt", agents={"rocky": agent.dir})
     shutil.rmtree(agent.dir)
@@ -82,7 +82,7 @@ def test_a_program_appends_to_a_last_record_that_had_no_newline(tmp_path, progra
 
 
 def picture() -> bytes:
-    """Return a PNG of noise: Kimi keeps larger images than a few thousand bytes in files."""
+    """Return a PNG of noise, because Kimi stores images above a few thousand bytes in files."""
     noise = random.Random(7)
     rows = b"".join(b"\0" + noise.randbytes(64 * 3) for _ in range(64))
     chunks = [
@@ -103,7 +103,7 @@ def tool_results(api: ModelApi) -> list[str]:
 
 
 def use_tools(agent: Agent, prompt: str, *tools: tuple[str, dict[str, Any]], **more: str) -> str:
-    """Let an agent use tools, then answer; return its session id."""
+    """Let an agent use tools, then answer; return its conversation id."""
     waiting = iter(tools)
     agent.api.tool = lambda _request: next(waiting, None)
     return agent.turn(prompt, **more)
@@ -133,7 +133,7 @@ def test_images_and_long_outputs_of_kimi_exist_after_a_load(tmp_path, programs, 
     resumed = json.dumps(api.requests[asked_before])
     assert base64.b64encode(image).decode() in resumed
     assert MISSING not in json.dumps(api.requests)
-    assert counted in tool_results(api)  # the text of messages is as it was
+    assert counted in tool_results(api)  # the text of messages is unchanged
     shown, lines = tool_results(api)[-2:]
     assert str(output) in shown
     assert f"{LINES - 1}\n{LINES}" in shown
@@ -194,7 +194,7 @@ def test_files_outside_the_conversation_are_not_sent_to_the_model_by_kimi(tmp_pa
 
 @contextlib.contextmanager
 def app_server(agent: Agent) -> Iterator[AppServer]:
-    """Run Codex's server for editors, which reverts and forks threads as its window does."""
+    """Run Codex's server for editors, which can revert and fork threads."""
     arguments = agent.arguments("")
     settings = [word for word in arguments["command"] if word.startswith("model_provider")]
     overrides = [word for setting in (*settings, 'model="stand-in"') for word in ("-c", setting)]
@@ -249,7 +249,7 @@ class AppServer:
 
 
 def rollout_paths(agent: Agent) -> list[str]:
-    """Return the paths of all rollouts below the state directory, also of threads put aside."""
+    """Return the paths of all rollouts below the state directory, including archived threads."""
     return sorted(str(path.relative_to(agent.state)) for path in agent.state.rglob("rollout-*"))
 
 

@@ -1,7 +1,7 @@
-"""The agent programs themselves find a conversation that was carried to another place.
+"""Real agent programs find a conversation that was restored at another path.
 
 They are installed from npm into a temporary directory, and talk to a stand-in for their model's
-API on loopback. Each runs with a home of its own and an environment made from nothing.
+API on loopback. Each runs with a home of its own and a minimal environment.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from tests.support.waiting import HANG_S, wait_until
 pytestmark = pytest.mark.cli
 
 FISH = "\U0001f41f"
-"""Two units in UTF-16, which Claude counts in."""
+"""Two units in UTF-16, the unit in which Claude counts."""
 
 RUN_TIMEOUT_S = 90
 
 
 @attrs.frozen
 class Program:
-    """One agent program: how it is run, and where it says which session it is in."""
+    """One agent program: its command, and the place of the conversation id in its output."""
 
     backend: str
     command: Callable[[str, str | None, str | None, str], list[str]]
@@ -128,7 +128,7 @@ def installed(program: Program, programs: Programs) -> Installed:
 def running(
     command: list[str], *, env: Mapping[str, str], cwd: Path
 ) -> Iterator[subprocess.Popen[str]]:
-    """Run a command, and end all that it started."""
+    """Run a command, and end all its processes."""
     found = shutil.which(command[0], path=env["PATH"])
     process = subprocess.Popen(
         [found or command[0], *command[1:]],
@@ -183,7 +183,7 @@ class Agent:
         }
 
     def turn(self, prompt: str, *, new: str | None = None, resumed: str | None = None) -> str:
-        """Let it answer once; return the first session id that it tells."""
+        """Let the agent answer once; return the first reported conversation id."""
         status, output, errors = run(
             **self.arguments(prompt, new=new, resumed=resumed), timeout=RUN_TIMEOUT_S
         )
@@ -199,7 +199,7 @@ class Agent:
         return list(self.state.glob(self.program.sessions))
 
     def session_on_disk(self) -> str:
-        """Return the id of the only session, as its files tell it."""
+        """Return the id of the only conversation on disk."""
         [transcript] = self.transcripts()
         return (
             transcript.parents[2].name if self.program.backend == "kimi" else transcript.stem[-36:]

@@ -1,4 +1,4 @@
-"""What a save keeps, what it says of it, what it refuses, and what it leaves when it does."""
+"""The contents, the metadata, the refusals and the remains of saves."""
 
 from __future__ import annotations
 
@@ -313,7 +313,7 @@ def test_an_archive_without_the_conversation_is_refused(
         save_checkpoint(tmp_path / "a.ckpt", agents={"rocky": agent.dir}, on_unarchivable="record")
 
 
-# --------------------------------------------------------------------- what cannot be archived
+# -------------------------------------------------------------------------- unarchivable files
 
 
 def test_a_name_that_an_archive_cannot_contain_is_refused_or_recorded(run: Run, tmp_path: Path):

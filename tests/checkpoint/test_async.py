@@ -1,4 +1,4 @@
-"""The async twins: nothing blocks the loop, and a cancellation at any moment leaves nothing."""
+"""The async twins do not block the loop, and a cancelled call leaves no file."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_the_loop_continues_while_a_large_workspace_is_saved_and_loaded(
 
 
 class Gate:
-    """A progress hook that holds a save at its n-th call, until it is let go."""
+    """A progress hook that holds a save at its n-th call until it is released."""
 
     def __init__(self, at: int) -> None:
         self.calls = 0
@@ -106,7 +106,7 @@ class Gate:
 
 
 async def cancel_and_open(scope: anyio.CancelScope, gate: Gate) -> None:
-    """Cancel, and let the save go on when it knows."""
+    """Cancel, and release the save once it knows of the cancellation."""
     scope.cancel()
     with anyio.CancelScope(shield=True):
         await anyio.wait_all_tasks_blocked()

@@ -1,4 +1,4 @@
-"""Claude Code 2.1.330 goes on with sub-agents, workflows and tasks after its agent was moved.
+"""Claude Code 2.1.330 continues sub-agents, workflows and tasks after a move of its agent.
 
 It is installed from npm, and talks to a stand-in for its model's API on loopback.
 """
@@ -71,7 +71,7 @@ class Agent:
         return self.dir / "session" / "projects" / project_slug(str(self.workspace))
 
     def arguments(self, prompt: str, *which: str) -> dict[str, Any]:
-        """Return how to run a turn, in which Claude asks nobody for permission."""
+        """Return the arguments for a turn without questions about permissions."""
         for name in ("workspace", "session", "home"):
             (self.dir / name).mkdir(parents=True, exist_ok=True)
         env = self.claude.env(
@@ -88,7 +88,7 @@ class Agent:
         }
 
     def turn(self, prompt: str, tools: list[Tool], *which: str) -> list[str]:
-        """Let it use tools one after the other, then answer; return their results."""
+        """Let the agent use tools one after another, then answer; return the results."""
         left = iter(tools)
         self.api.tool = lambda request: next(left, None) if is_main(request) else None
         arguments = self.arguments(prompt, *which)
@@ -108,7 +108,7 @@ class Agent:
         (self.dir / "claude_session_id.txt").write_text(session_id)
 
     def move(self, run_dir: Path) -> tuple[Agent, dict[str, str]]:
-        """Save and load it, and remove it; return the new agent, and what was left out and why."""
+        """Save, remove and load the agent; return the new agent, and reasons of exclusions."""
         path = save_checkpoint(run_dir.with_name("a.ckpt"), agents={"rocky": self.dir})
         shutil.rmtree(self.dir)
         loaded = load_checkpoint(path, run_dir)
@@ -122,7 +122,7 @@ def is_main(request: Request) -> bool:
 
 
 def asked(requests: list[Request], text: str) -> list[str]:
-    """Return the messages of requests of others than the main conversation that contain a text."""
+    """Return messages with a text in requests outside the main conversation."""
     messages = [json.dumps(each["messages"]) for each in requests if not is_main(each)]
     return [each for each in messages if text in each]
 
@@ -194,7 +194,7 @@ def test_sub_agents_workflows_pdfs_and_tasks_continue_at_another_path(
     (told,) = asked(resumed, "Which word was it?")
     assert AGENT_PROMPT in told
     assert "Workflow launched" in results[1]
-    assert asked(resumed, SHEEP) == asked(resumed, WOLF) == []  # the journal has their answers
+    assert asked(resumed, SHEEP) == asked(resumed, WOLF) == []  # the journal contains their answers
     assert "Task #3" in results[2]
 
 

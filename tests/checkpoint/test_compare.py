@@ -1,4 +1,4 @@
-"""Two archives are compared member by member; so is what their metadata says."""
+"""Two archives and their metadata are compared member by member."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_added_removed_and_changed_members_are_reported(run: Run):
 
 
 def plain_archive(path: Path, content: bytes) -> Path:
-    """Write an archive as another program does, without digests."""
+    """Write an archive like another program, without digests."""
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("metadata.json", '{"schema_version":1}')
         archive.writestr("world.snapshot", content)

@@ -1,4 +1,4 @@
-"""Whatever goes wrong at whichever moment, an archive is complete or absent, and others stay."""
+"""After any failure at any moment, an archive is complete or absent, and others are kept."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def count_calls(run: Run, save: Callable[[], object]) -> int:
 
 
 def check_manifest(run: Run, name: str) -> None:
-    """The manifest names the archive only when it is there; it names it as it is."""
+    """Check that the manifest lists the archive only if it exists, with its digest."""
     path = f"checkpoints/{name}.ckpt"
     entries = [entry for entry in run.entries() if entry["path"] == path]
     if entries:
@@ -101,7 +101,7 @@ def save_and_die(run: Run, name: str, at: int, overwrite: bool) -> None:
 def in_child(function: Callable[[], object]) -> int:
     """Run a function in a fork; return its exit status."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # other threads do not matter to it
+        warnings.simplefilter("ignore", DeprecationWarning)  # other threads do not affect the child
         pid = os.fork()
     if pid == 0:
         status = 1
@@ -173,11 +173,11 @@ def test_a_refused_secret_is_in_no_file_after_any_failure(tmp_path: Path):
     assert at > 10
 
 
-# ------------------------------------------------------------------------ a loss of power
+# ----------------------------------------------------------------------------- power loss
 
 
 def note_save(run: Run, name: str, *, overwrite: bool) -> tuple[FaultFS, Disk, dict[str, int]]:
-    """Save, and return what happened to the disk, and what was on it before."""
+    """Save, and return the changes of the disk, and its earlier files."""
     before = {str(path): path.read_bytes() for path in run.archives()}
     inodes = {path: os.stat(path).st_ino for path in before}
     with FaultFS(run.dir) as disk:
@@ -188,7 +188,7 @@ def note_save(run: Run, name: str, *, overwrite: bool) -> tuple[FaultFS, Disk, d
 def violations(
     disk: FaultFS, before: Disk, inodes: dict[str, int], new: Path, directory: Path
 ) -> list[str]:
-    """Say which of the disks that a loss of power may leave behind break a promise."""
+    """Return the broken guarantees on the possible disks after a power loss."""
     found: list[str] = []
     judged: dict[bytes, bool] = {}
     copy = directory / "copy.ckpt"

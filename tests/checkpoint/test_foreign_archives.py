@@ -1,4 +1,4 @@
-"""Archives that other programs made of a directory, with entries of their own for directories."""
+"""Archives that other programs created from a directory, with entries for directories."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ PACKERS = [
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """Return the directory of an archive as another writer lays it out."""
+    """Return the directory of an archive in the layout of another writer."""
     top = tmp_path / "source"
     workspace = top / "agents" / "a" / "workspace"
     for directory in ("src/deep", "empty", ".git/hooks", ".venv/lib"):

@@ -1,4 +1,4 @@
-"""Archives that mean harm, or were damaged: refused before anything is written, or harmless."""
+"""Malicious or damaged archives are refused before the first write, or harmless."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ GOOD = {"world.snapshot": b"state", WORKSPACE_FILE: b"my notes\n" * 20}
 
 @pytest.fixture
 def refuse(tmp_path):
-    """Return a check that a load is refused and has changed nothing anywhere around it."""
+    """Return a check that a load is refused and has changed no file."""
     around = tmp_path / "around"
     run_dir = around / "run"
     run_dir.mkdir(parents=True)
@@ -84,7 +84,7 @@ def with_field(**fields):
 
 
 def archive_body(*members):
-    """Return the members of an archive without what stands behind them."""
+    """Return the bytes of an archive's members without its directory."""
     data = archive(*members)
     return data[: data.index(b"PK\x01\x02")]
 
@@ -389,7 +389,7 @@ OWNER = b"ux\x0b\0\x01\x04\0\0\0\0\x04\0\0\0\0"
 
 
 def described_member(**fields):
-    """Return a member with a data descriptor, as bsdtar writes it, and what follows it."""
+    """Return a member with a data descriptor in the format of bsdtar, and the bytes after it."""
     content, packed = b"state", deflate(b"state")
     crc = zlib.crc32(content)
     known = {"crc": crc, "packed_size": len(packed), "size": len(content), **fields}
@@ -572,7 +572,7 @@ def test_a_local_header_that_disagrees_is_refused(refuse, fields):
 
 
 def test_wide_fields_that_agree_are_read(tmp_path):
-    # That is how zipfile writes a member of which it does not know how large it will be.
+    # The format of zipfile for a member of unknown size.
     wide = {"size": FULL, "packed_size": FULL, "extra": zip64_extra(5, len(deflate(b"state")))}
     path = tmp_path / "a.ckpt"
     path.write_bytes(bare_checkpoint(*good_members(fields=wide)))
@@ -660,7 +660,8 @@ def test_members_that_share_their_content_are_refused(refuse, offset):
 
 
 def test_members_that_quote_each_other_are_refused(refuse):
-    # A member that holds, stored, the header of the next one, which inflates what both hold.
+    # A stored member that contains the header of the next member, which inflates the content of
+    # both.
     quoted = archive_body(Member("agents/a/workspace/b", bytes(10_000)))
     outer = Member("agents/a/workspace/a", quoted, method=0)
     start = len(archive_body(metadata_member(PLAIN))) + 30 + len(outer.name)
@@ -692,7 +693,7 @@ def test_members_that_quote_each_other_are_refused(refuse):
 def test_a_false_end_record_is_refused(refuse, end):
     members = metadata_member(PLAIN), *good_members()
     refuse(archive(*members, end=end), CheckpointFormatError)
-    if FULL not in end.values():  # then it says that the other one tells
+    if FULL not in end.values():  # the field then refers to the zip64 field
         refuse(archive(*members, end=end, zip64={}), CheckpointFormatError)
 
 
@@ -864,7 +865,7 @@ def test_a_member_missing_in_the_file_list_is_refused(refuse):
 
 
 def outcome_of(path, run_dir):
-    """Load an archive; return what was loaded, or None when it was refused."""
+    """Load an archive; return the loaded tree, or None if it was refused."""
     try:
         loaded = load_checkpoint(path, run_dir, limits=LIMITS)
     except CheckpointError:
@@ -884,7 +885,7 @@ def outcome_of(path, run_dir):
 
 @pytest.fixture
 def good(tmp_path):
-    """Return a good archive, the directory to load it into, and what comes of that."""
+    """Return a valid archive, its target directory, and the result of a load."""
     path, run_dir = tmp_path / "good.ckpt", tmp_path / "run"
     files = {"world.snapshot": b"state", WORKSPACE_FILE: b"no"}
     path.write_bytes(checkpoint(files))

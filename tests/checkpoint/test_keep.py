@@ -1,4 +1,4 @@
-"""What programs run unasked stays out of archives, and travels where a caller names it."""
+"""Files that programs run automatically are archived only if a caller names them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loading into a run directory: everything in its place, or nothing has changed."""
+"""A load restores all members to their places, or changes no file."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def run_dir(tmp_path):
 
 @pytest.fixture
 def existing(run_dir):
-    """Make a run directory with what a run has in it."""
+    """Create a run directory with the files of a run."""
     for name in ("runtime", "recordings", "logs", "agents/other/workspace"):
         (run_dir / name).mkdir(parents=True)
     (run_dir / "logs" / "world.log").write_bytes(b"log")
@@ -82,7 +82,7 @@ def load_bytes(tmp_path):
 
 @pytest.fixture
 def refuse(load_bytes, tmp_path):
-    """Return a check that a load is refused, names what is in the way, and changes nothing."""
+    """Return a check that a load is refused, names the existing path, and changes no file."""
 
     def check(run_dir, error=CheckpointError, *, data=None, place=None, reason=None, **options):
         around = tmp_path / "around"
@@ -187,7 +187,7 @@ def test_permissions_and_times_are_restored_within_bounds(load_bytes, run_dir):
     assert {stat.S_IMODE(status.st_mode) for status in found.values()} == {0o700}
 
 
-# In the way
+# Existing paths
 
 
 @pytest.mark.parametrize("name", ["world.snapshot", "agents/a", "agents/b"])
@@ -441,7 +441,7 @@ def test_names_that_the_file_system_treats_as_equal_are_refused(
     assert error.entry is not None
 
 
-# What stays out
+# Exclusions
 
 
 LEFT_OUT = {
@@ -786,7 +786,7 @@ def test_harmless_links_and_empty_directories_are_restored(load_bytes, run_dir):
 
 
 def test_links_never_combine_to_lead_outside(load_bytes, run_dir):
-    # Each stays inside by its letters; through the first, the second would be at the root.
+    # Each seems to stay inside; through the first, the second would lead to the root.
     links = {"p/q/r": "../..", "escape": "p/q/r/../../../etc"}
     document = {
         "symlinks": [{"path": f"{WORKSPACE}{p}", "target": t} for p, t in links.items()],
@@ -840,7 +840,7 @@ def test_a_conversation_of_an_unknown_format_is_left_out_and_listed(load_bytes, 
     assert files_of(loaded["agents"]["a"]) == {}
 
 
-# The layout that the public description prints: files as they are in the state directory
+# The layout in the public description: files named as in the state directory
 
 
 PRINTED = {"agents": ["a"], "session_format": "claude-code-v1"}

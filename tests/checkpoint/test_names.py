@@ -1,4 +1,4 @@
-"""What a member may be called, and what names are taken for one."""
+"""Allowed names of members, and names that count as equal."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_a_path_is_allowed_exactly_if_linux_allows_it_and_it_can_be_encoded(text
 @pytest.mark.parametrize("number", [0, 7, 10, 999_999_999])
 def test_a_neutral_name_is_never_the_name_of_another_path(number):
     name = neutral_name("Ana María", number)
-    check_name(name)  # as an earlier version checks it
+    check_name(name)  # like the check of an earlier version
     assert neutral_agent(name) == "Ana María"
     assert is_reserved(name)
     assert not names_itself(name)

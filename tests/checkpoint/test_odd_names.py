@@ -1,4 +1,4 @@
-"""Files of a workspace whose paths Linux allows and other systems may not: kept as they are."""
+"""Files of a workspace with paths that only Linux allows are kept unchanged."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.checkpoint.runs import Run, fake_token
 from tests.checkpoint.test_names import ODD
 
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
-"""One picture, in which the joiners are not hidden."""
+"""A single emoji with visible joiners."""
 
 HIDDEN = ("\x1b", "\u202e", "\u200d", "\u00ad")
 
@@ -47,7 +47,7 @@ def find_workspace(run_dir: Path) -> Path:
 
 
 def read_contents(top: Path) -> dict[str, object]:
-    """Return what is below a directory: contents of files with their times, targets of links."""
+    """Return the contents and times of files, and the targets of links, below a directory."""
     return {str(path.relative_to(top)): _content(path) for path in top.rglob("*")}
 
 

@@ -1,4 +1,4 @@
-"""Saves under system calls that the kernel lets fail, on a disk that is full: for real."""
+"""Saves with real failures of system calls, and on a full disk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SAVES = 8
 
 @functools.cache
 def can_run(*command: str) -> bool:
-    """Return whether a program is there and may do its work here."""
+    """Return whether a program is installed and works here."""
     if shutil.which(command[0]) is None:
         return False
     return subprocess.run([*command, "true"], capture_output=True, timeout=HANG_S).returncode == 0
@@ -37,7 +37,7 @@ def run_program(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 def save_under(run: Run, inject: str) -> tuple[list[Path], list[str], int]:
-    """Save with calls going wrong; return what returned, what was refused, the exit status."""
+    """Save with failing calls; return the saved archives, the refusals and the exit status."""
     call = inject.partition(":")[0]
     tracing = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}"]
     program = [sys.executable, "-m", "tests.checkpoint.saver", str(run.dir), str(SAVES)]
@@ -62,7 +62,7 @@ needs_namespaces = pytest.mark.skipif("not can_run('unshare', '-rm')")
         [
             "pwrite64:error=EIO:when=1+13",
             "pwrite64:error=ENOSPC:when=3+17",
-            "pwrite64:retval=5:when=1",  # it says so, and wrote nothing: of the snapshot,
+            "pwrite64:retval=5:when=1",  # short writes: of the snapshot,
             "pwrite64:retval=5:when=2+19",  # of headers
             "fsync:error=EIO:when=1+8",
             "link,linkat:error=ENOSPC:when=1+2",

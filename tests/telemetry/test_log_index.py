@@ -1,4 +1,4 @@
-"""The index of a log: right after growth, cuts, torn writes and other orchestrators."""
+"""The index of a log is correct after growth, cuts, torn writes and other orchestrators."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
 class Clock:
-    """The wall clock of the index, and of what a test writes to the log."""
+    """The wall clock of the index and of writes to the log."""
 
     def __init__(self, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.log = log
@@ -168,7 +168,7 @@ def test_a_restarted_run_is_read_from_its_start_without_older_runs(
     started = LogIndex(clock.log, clock.log.stat().st_size)
     started.begin_run()
     last = clock.log.stat().st_size
-    clock.write("third\n", after=1)  # before the index tells of its run
+    clock.write("third\n", after=1)  # before the index contains its run
     assert [line.text for line in read(clock.log, start=last)] == ["third"]
     started.note_length()
     assert [line.text for line in read(clock.log, start=last)] == ["third"]
@@ -179,7 +179,7 @@ def test_another_orchestrator_continues_the_index(clock: Clock) -> None:
     clock.write("first\n", after=1)
     index.note_length()
     with index_path(clock.log).open("ab") as file:
-        file.write(b'{"size":99,"at":"20')  # it was killed
+        file.write(b'{"size":99,"at":"20')  # the instance was killed
     clock.write("unseen\n", after=1)
     later = LogIndex(clock.log, clock.log.stat().st_size)
     later.note("resumed", "resumed fresh")
@@ -232,7 +232,7 @@ def test_the_index_of_a_cut_log_covers_the_rest(clock: Clock) -> None:
     clock.write("after the cut\n", after=1)
     index.note_length()
     assert (times(clock.log))[-1] == ("after the cut", "51.000")
-    # The run began in the half that is gone.
+    # The run started in the removed half.
     found = read(clock.log, start=5000, was_restarted=True)
     assert found[0].offset == 0
 
@@ -278,7 +278,7 @@ def test_a_cut_log_is_read_from_the_new_start_of_its_run(clock: Clock) -> None:
     index.note_length(max_bytes=9000)
     clock.write(numbered(1000, 1300), after=1)
     index.note_length()
-    found = read(clock.log, start=start)  # where the run began before the cut
+    found = read(clock.log, start=start)  # the start of the run before the cut
     assert clock.log.stat().st_size > start
     assert int(found[0].text[5:]) < 700 or found[0].offset == 0
 
@@ -466,7 +466,7 @@ async def test_a_follower_loses_no_line_that_a_cut_keeps(tmp_path: Path) -> None
             return [(await anext(reader)).text for _ in range(count)]
 
         assert await next_texts(2) == ["line 0999", "restarted fresh"]
-        # It has not seen these when the log is cut, and again.
+        # The follower has not read these lines when the log is cut.
         await run_sync(write, 1000, 1300)
         await run_sync(index.note_length, 7000)
         await run_sync(write, 1300, 1400)
@@ -477,7 +477,7 @@ async def test_a_follower_loses_no_line_that_a_cut_keeps(tmp_path: Path) -> None
         first = 1000 + unread // 10
         assert 1000 < first < 1300
         assert await next_texts(1500 - first) == numbered(first, 1500).splitlines()
-        # All of it was read before the next cut: nothing is lost.
+        # All lines were read before the next cut, so none is lost.
         await run_sync(write, 1500, 1600)
         assert (await next_texts(50))[-1] == "line 1549"
         await run_sync(index.note_length, 3000)

@@ -1,4 +1,4 @@
-"""A log that goes on in another file keeps its offsets."""
+"""A log that continues in another file keeps its offsets."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_names_of_other_files_and_of_impossible_segments_are_ignored(log: Path) 
         *("agent.log.1.0-99999999999999999999", "agent.log.9.2-7"),
     ):
         (log.parent / name).write_text("junk\n")
-    (log.parent / "agent.log.8.0-7").write_text("before\n")  # and the one from 2 overlaps it
+    (log.parent / "agent.log.8.0-7").write_text("before\n")  # the segment from 2 overlaps it
     assert [(line.offset, line.data) for line in read_lines(log)] == [(0, b"before"), (7, b"one")]
 
 

@@ -1,4 +1,4 @@
-"""Logs that a world writes itself: following, tails, masks and the cut of the older half."""
+"""Logs that a world writes directly: following, tails, masks and cuts."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ async def test_a_followed_log_continues_after_a_cut(tmp_path: Path) -> None:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(read_one)
-        while not found:  # what comes before it has seen the cut is lost to it
+        while not found:  # lines written before the reader sees the cut are lost
             log.append(b"after the cut\n")
             await anyio.sleep(POLL_INTERVAL_S)
     assert {*found, *await log.rest()} == {"after the cut"}

@@ -1,4 +1,4 @@
-"""Metrics as plain values, and as Prometheus reads them over a real socket."""
+"""Metrics as plain values, and read over a real socket like by Prometheus."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ somewhere = pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 
 
 def recorded(**values: Any) -> Metrics:
-    """Return the metrics of a recorder that was given these counts and lists of durations."""
+    """Return the metrics of a recorder with these counts and lists of durations."""
     recorder = MetricsRecorder()
     for name, value in values.items():
         if isinstance(value, int):
@@ -179,13 +179,13 @@ def port_of(endpoint: MetricsEndpoint) -> int:
 
 
 async def get(endpoint: MetricsEndpoint, target: str = "/metrics", **options: Any):
-    """Ask the endpoint as the outside does: from a thread, over its socket."""
+    """Send a request to the endpoint from a thread, over its socket."""
     method = options.pop("method", "GET")
     return await anyio.to_thread.run_sync(lambda: ask(port_of(endpoint), method, target, **options))
 
 
 def samples_of(text: bytes) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    """Parse an exposition as Prometheus' own library does."""
+    """Parse an exposition with Prometheus' own library."""
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text.decode())
@@ -394,14 +394,14 @@ async def test_the_given_port_is_used_and_released(metrics: Metrics) -> None:
 async def test_closing_disconnects_silent_clients_and_leaves_no_thread(
     metrics: Metrics, monkeypatch
 ) -> None:
-    monkeypatch.setattr(prometheus._Handler, "timeout", None)  # nothing but the end frees them
+    monkeypatch.setattr(prometheus._Handler, "timeout", None)  # only the end releases them
     before = set(threading.enumerate())
     with socket.socket() as silent, socket.socket() as slow:
         async with endpoint_of(metrics) as endpoint:
             for client in (silent, slow):
                 client.connect(("127.0.0.1", port_of(endpoint)))
             slow.sendall(b"GET /metrics HT")
-            # One that accepts and one a connection.
+            # One thread that accepts, and one per connection.
             await wait_until_async(lambda: len(metrics_threads(before)) == 3)
             assert (await get(endpoint)).status == 200
         assert metrics_threads(before) == []
@@ -473,7 +473,7 @@ async def test_silent_clients_do_not_block_other_clients(metrics: Metrics, monke
 
 @contextmanager
 def no_descriptor_left() -> Iterator[None]:
-    """Let this process open nothing more for a while."""
+    """Use up all descriptors of this process during the block."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest_free = next(fd for fd in range(soft) if fd not in open_fds())
     resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))

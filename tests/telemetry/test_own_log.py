@@ -107,6 +107,6 @@ def test_a_defect_names_its_frames_and_shows_none_of_their_variables() -> None:
 def test_a_line_is_dropped_while_another_thread_fails_to_load_structlog(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # That thread leaves the other ones a module without its names.
+    # That thread leaves other threads a module without its names.
     monkeypatch.setitem(sys.modules, "structlog", ModuleType("structlog"))
     OwnLog("x").warning("dropped")

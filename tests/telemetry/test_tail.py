@@ -1,4 +1,4 @@
-"""The borders of lines are found over all segments and borders of blocks."""
+"""The borders of lines are found across segments and blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens again and again is told at once, and then once a minute."""
+"""Repeated events are reported immediately, and then once a minute."""
 
 from __future__ import annotations
 
@@ -25,4 +25,4 @@ def test_a_rate_admits_a_burst_and_then_a_constant_amount_per_second() -> None:
     admitted = sum(rate.admits(100.0 + number / 10_000) for number in range(1, 50_001))
     assert 4999 <= admitted <= 5001
     assert sum(rate.admits(1000.0, 100.0) for _ in range(50)) == 20
-    assert not rate.admits(900.0)  # a clock that goes back gains nothing
+    assert not rate.admits(900.0)  # a clock that goes backwards admits no more

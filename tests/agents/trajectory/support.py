@@ -56,7 +56,7 @@ def session_id(version: str) -> str:
 
 
 def make_agent(path: Path, version: str, turns: slice = slice(None)) -> AgentDir:
-    """Make the directory of an agent whose program said what was recorded."""
+    """Create the directory of an agent with the recorded output."""
     directory = AgentDir(path)
     for made in (directory.runtime, directory.log_file.parent):
         made.mkdir(parents=True, exist_ok=True)

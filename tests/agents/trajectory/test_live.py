@@ -1,4 +1,4 @@
-"""Trajectories of agents that really ran, in several processes, with faults."""
+"""Trajectories of agents that ran in several processes, with faults."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def export(directory: Path) -> Trajectory:
 
 
 def used(trajectory: Trajectory) -> Usage:
-    """Return what the steps of a trajectory have used; it must be what the document says."""
+    """Return the usage of a trajectory's steps, after comparing it with the document."""
     metrics = [step.metrics for step in trajectory.steps if step.metrics is not None]
     total = trajectory.final_metrics
     assert total is not None
@@ -110,7 +110,7 @@ async def test_three_turns_in_two_starts_are_one_trajectory(
                 env=ENV[program],
             )
             script = await anyio.Path(started.command_file).read_text()
-            if program != "acp":  # that is asked other things first
+            if program != "acp":  # which has other pending requests
                 assert "RUN echo hi-there" in script
             await agent.wait()
             asked = await ask_agent(agent.dir, "send", {"prompt": "Say it again."})

@@ -1,4 +1,4 @@
-"""An agent's trajectory as a document of ATIF 1.7, which the format's own package checks."""
+"""An agent's trajectory as a document of ATIF 1.7, checked by the format's own package."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VERSIONS = ("2.1.197", "2.1.330")
 
 
 def export(directory: AgentDir, **options: Any) -> Trajectory:
-    """Return the trajectory of an agent as a reader of the format has it."""
+    """Return the trajectory of an agent, parsed by a reader of the format."""
     document = json.loads(encode_trajectory(export_trajectory(directory.path, **options)))
     trajectory = Trajectory.model_validate(document)
     assert trajectory.to_json_dict() == document
@@ -93,7 +93,7 @@ def test_every_step_of_the_agent_has_the_offset_of_its_line_in_the_log(eko: Agen
 
 
 def test_usage_adds_up_for_each_scope_of_the_cost(eko: AgentDir) -> None:
-    # One of the versions counts its cost by process, the other one by conversation.
+    # One version counts its cost per process, the other per conversation.
     trajectory = export(eko)
     metrics = [step.metrics for step in trajectory.steps if step.metrics is not None]
     assert [(one.prompt_tokens, one.completion_tokens) for one in metrics] == [
@@ -120,12 +120,12 @@ def test_the_cost_of_a_process_is_counted_by_its_version(tmp_path: Path) -> None
     trajectory = export(directory)
     assert trajectory.agent.version == "2.1.330"
     assert trajectory.final_metrics is not None
-    # The total that the newer version keeps begins at 0.
+    # The total of the newer version starts at 0.
     assert trajectory.final_metrics.total_cost_usd == pytest.approx(5.4e-5 + 7.2e-5)
 
 
 def test_usage_of_a_new_process_is_added(tmp_path: Path) -> None:
-    # The cost of its first turn is higher than all that the process before it had cost.
+    # The cost of its first turn is higher than the whole cost of the previous process.
     directory = make_agent(tmp_path / "Eko", "2.1.197", slice(0, 2))
     events = EventLines(directory.events_file, session_id("2.1.197"))
     events.add("process.started", 0, 0, pid=1)
@@ -161,14 +161,14 @@ def test_times_never_decrease_and_each_turn_has_its_number(eko: AgentDir, versio
     assert [step.extra["turn"] for step in steps if step.extra] == [1, 1, 1, 2, 2, 3, 3]
     times = [step.timestamp for step in only(steps, "user")]
     assert times == [f"2026-11-22T11:10:{second:02}.000Z" for second in (3, 5, 10)]
-    if version == "2.1.330":  # it tells the time of what it said
+    if version == "2.1.330":  # the program reports the time of its output
         assert steps[-1].timestamp == "2026-11-22T11:15:17.694Z"
     else:
         assert steps[-1].timestamp == times[-1]
 
 
 def test_steps_copied_from_an_earlier_run_are_marked(tmp_path: Path, version: str) -> None:
-    # An archive brings the log back, and not the events.
+    # An archive restores the log, but not the events.
     directory = make_agent(tmp_path / "Eko", version)
     write_events(directory, version, first=2)
     steps = export(directory).steps[1:]

@@ -1,4 +1,4 @@
-"""Turns and windows of a trajectory, against the whole trajectory."""
+"""Turns and windows of a trajectory, compared with the whole trajectory."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read_windows(turns: TurnIndex, max_bytes: int) -> list[StepWindow]:
 
 
 def whole(directory: AgentDir) -> list[dict[str, Any]]:
-    """Return the steps of the whole trajectory as windows have them."""
+    """Return the steps of the whole trajectory in the form of windows."""
     steps = export_trajectory(directory.path)["steps"][1:]
     return [facts(step) for step in steps]
 

@@ -1,4 +1,4 @@
-"""The zip profile as bytes: what we compose, others read; what others compose, we read."""
+"""The zip profile as bytes, compared with other zip programs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CONTENTS = {
 
 
 def compose(contents=CONTENTS, *, executable="world.snapshot"):
-    """Return an archive as a writer composes it, and its entries."""
+    """Return an archive, and its entries."""
     body, entries = b"", []
     for name, content in contents.items():
         method = DEFLATED if len(content) > 10 else STORED
@@ -50,7 +50,7 @@ def compose(contents=CONTENTS, *, executable="world.snapshot"):
 
 
 def parse(data):
-    """Return the entries of an archive, all headers checked."""
+    """Return the entries of an archive after checking all headers."""
     end = parse_end(data[-MAX_TAIL:], len(data))
     records = list(parse_directory(data[end.offset : end.offset + end.size], end.members))
     for record in records:
@@ -60,7 +60,7 @@ def parse(data):
 
 @pytest.fixture(params=["with 32 bits", "with 64 bits"])
 def _widths(request, monkeypatch):
-    """Write small archives as they are, and as if their members were larger than 4 GB."""
+    """Write small archives normally, and as if their members were larger than 4 GB."""
     if request.param == "with 64 bits":
         monkeypatch.setattr(layout, "_LARGE", 1)
 

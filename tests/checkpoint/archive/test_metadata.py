@@ -1,4 +1,4 @@
-"""``metadata.json``: one meaning for every reader, or refused."""
+"""``metadata.json`` is unambiguous or refused."""
 
 from __future__ import annotations
 

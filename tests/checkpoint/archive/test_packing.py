@@ -1,4 +1,4 @@
-"""Packing in threads, and copying from earlier archives: an archive is the same without."""
+"""Packing in threads and copying from earlier archives do not change an archive."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def fill(run: Run, files: int, size: int) -> None:
 
 
 def packed_members(path: Path) -> list[tuple[str, int, int, bytes]]:
-    """Return what stands in an archive, but for its metadata."""
+    """Return the members of an archive without its metadata."""
     with Archive.open(path) as archive:
         return [
             (
@@ -74,7 +74,7 @@ def packed_members(path: Path) -> list[tuple[str, int, int, bytes]]:
 
 @pytest.fixture
 def deflated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list that grows with every deflater that packs a member."""
+    """Return a list with an element for each deflater that packs a member."""
     made: list[int] = []
     real = packing.new_deflater
 
@@ -91,7 +91,7 @@ def deflated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture
 def pool_threads(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Let small saves use threads; return the names of those that pack."""
+    """Let small saves use threads; return the names of the packing threads."""
     names: set[str] = set()
     real = writer.pack_small
 
@@ -108,7 +108,7 @@ def test_threads_do_not_change_the_order_or_the_bytes_of_members(
     run: Run, pool_threads: set[str], monkeypatch: pytest.MonkeyPatch
 ):
     fill(run, 60, 20_000)
-    (run.workspace / "f020").write_bytes(TEXT * CHUNK_BYTES)  # a large one between small ones
+    (run.workspace / "f020").write_bytes(TEXT * CHUNK_BYTES)  # a large file between small files
     monkeypatch.setattr(writer, "_AHEAD_BYTES", 100_000)
     in_threads = packed_members(run.save("threads"))
     assert any(name.startswith("clawblox-pack") for name in pool_threads)
@@ -239,7 +239,7 @@ def test_other_programs_decompress_the_content(run: Run):
 
 
 class Growing:
-    """A deflater that makes everything larger but a sample."""
+    """A deflater that enlarges everything except a sample."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -388,7 +388,7 @@ def test_an_archive_that_replaces_its_source_of_copies_is_complete(run: Run, def
     assert deflated == []
 
 
-# --------------------------------------------------------------- what is known to be clean
+# --------------------------------------------------------------------------- clean content
 
 
 def test_content_that_was_clean_is_searched_again_for_a_new_secret(run: Run):

@@ -1,4 +1,4 @@
-"""Opening archives and reading members: what is sound opens, and everything is checked."""
+"""Opening archives and reading members: sound archives open, and all bytes are checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members are exactly what was read, however restless the files are; any program opens them."""
+"""Members equal the read content, even of changing files; other programs open them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DOCUMENT = b'{"schema_version":1}'
 
 @attrs.define
 class Target:
-    """An archive that is being written, and the files that go into it."""
+    """An archive during writing, and its files."""
 
     path: Path
     files: Path
@@ -45,7 +45,7 @@ class Target:
         )
 
     def add(self, name: str, content: bytes, **options: object) -> dict[str, object]:
-        """Add a file; return what the metadata says of it."""
+        """Add a file; return its entry in the metadata."""
         self.writer.add(self.source(name, content, **options))
         return self.writer.files[f"{PREFIX}/{name}"]
 
@@ -75,7 +75,7 @@ def target(tmp_path: Path) -> Iterator[Target]:
 
 
 def meddling(change: Callable[[int], object]) -> Callable[[Iterable[bytes]], Iterator[bytes]]:
-    """Return a transform that changes nothing, but calls ``change(reading)`` in every reading."""
+    """Return a transform that only calls ``change(reading)`` in every reading."""
     readings = iter(range(1000))
 
     def transform(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -116,7 +116,7 @@ def test_content_mode_and_time_of_a_file_are_kept(target: Target):
         (b"x", STORED),
         (b"x" * 100, DEFLATED),
         (random_bytes(3 * CHUNK_BYTES), STORED),
-        # What begins like text, and would grow all the same, is read again.
+        # Content that starts like text but would grow is read again.
         (b"x" * 50 + random_bytes(CHUNK_BYTES * 2), STORED),
         (b"x" * 1000 + random_bytes(CHUNK_BYTES * 2), DEFLATED),
     ],

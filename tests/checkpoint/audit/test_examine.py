@@ -1,4 +1,4 @@
-"""Searching in processes of our own: the same findings, whatever becomes of the processes."""
+"""Searching in helper processes gives the same findings, even if the processes die."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def run(tmp_path: Path) -> Run:
 
 
 def forget() -> None:
-    """Forget what was searched, so that it is searched again."""
+    """Clear the caches, so that content is searched again."""
     for memory in (verdicts, content_verdicts):
         memory.clear()
 
 
 @pytest.fixture
 def examiners(monkeypatch: pytest.MonkeyPatch) -> list[Examiner]:
-    """Let every search use examiners; return those that were begun."""
+    """Let every search use examiners; return the started examiners."""
     begun: list[Examiner] = []
 
     def begin(known: dict[str, str]) -> Examiner:
@@ -72,7 +72,7 @@ def examiners(monkeypatch: pytest.MonkeyPatch) -> list[Examiner]:
 
 @pytest.fixture
 def searched_here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list of what is searched in this process."""
+    """Return a list with the content searched in this process."""
     names: list[str] = []
     scan = Scanner.scan
 
@@ -100,7 +100,7 @@ def test_examiners_report_the_same_as_a_search_in_this_process(
     searched_here.clear()
     together = run.save("together")
     assert len(examiners) == 2
-    # The lists of what was left out, then the metadata without and with what the scan says.
+    # The lists of excluded entries, then the metadata without and with the summary of the scan.
     assert searched_here == ["", "", *["metadata.json"] * 2]
     assert not any(is_alive(each.pid) for each in examiners)
     scans = [read_metadata(path)["secret_scan"] for path in (alone, together)]
@@ -133,7 +133,7 @@ def test_content_searched_by_examiners_is_remembered_as_clean(run: Run, examiner
     run.save("first")
     examiners.clear()
     run.save("second")
-    # The metadata alone is new, and it comes too late for processes to boot.
+    # Only the metadata is new, too late for processes to boot.
     assert examiners == []
 
 
@@ -204,7 +204,7 @@ def test_no_process_shows_a_secret(run: Run, examiners: list[Examiner]):
     assert not any(SECRET in each for each in shown)
 
 
-# ------------------------------------------------------------------------- what goes wrong
+# -------------------------------------------------------------------------------- failures
 
 
 def kill_first(begun: list[Examiner]) -> None:
@@ -325,7 +325,7 @@ def test_a_hook_that_raises_ends_the_examiners(run: Run, examiners: list[Examine
 def test_the_hook_is_called_while_the_examiners_boot(
     run: Run, examiners: list[Examiner], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(examine, "_readable", lambda _descriptors: [])  # nothing ever comes
+    monkeypatch.setattr(examine, "_readable", lambda _descriptors: [])  # no answer ever arrives
     calls = 0
 
     def end(done: int, total: int) -> None:

@@ -1,4 +1,4 @@
-"""The repair of a run registers what is sound and not registered, and loses nothing."""
+"""A repair registers sound unregistered archives without losing entries."""
 
 from __future__ import annotations
 

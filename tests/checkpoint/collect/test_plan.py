@@ -1,4 +1,4 @@
-"""What of all agents goes into an archive."""
+"""The files of all agents that an archive contains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything in an agent's directory is in its archive, or in the list of what was left out."""
+"""Each entry of an agent's directory is in its archive or listed as excluded."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_a_directory_without_read_permission_is_an_error_if_the_conversation_nee
 
 
 def _refuse(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """Let no directory of these names be opened."""
+    """Make opening directories with these names fail."""
     real = os.open
 
     def refusing(path: str, *args: object, **options: object) -> int:

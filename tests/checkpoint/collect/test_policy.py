@@ -1,4 +1,4 @@
-"""What of a workspace never travels, and which links may be made again."""
+"""Excluded names of a workspace, and links that may be restored."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ CAPABILITIES = [
     "login.sql",
     ".mongoshrc.js",
     ".duckdbrc",
-    # shells, and what they run
+    # shells and their hooks
     ".xonshrc",
     ".mkshrc",
     ".yashenv",

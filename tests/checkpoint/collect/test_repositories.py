@@ -1,4 +1,4 @@
-"""Repositories of real git work after a load as they did before the save."""
+"""Repositories of real git work after a load like before the save."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ URL = "https://example.org/up.git"
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Path:
-    """Make an agent directory with an empty workspace."""
+    """Create an agent directory with an empty workspace."""
     (tmp_path / "old" / "workspace").mkdir(parents=True)
     return tmp_path / "old"
 
@@ -38,7 +38,7 @@ def workspace(agent: Path) -> Path:
 @pytest.fixture
 def upstream(tmp_path: Path) -> Path:
     directory = make_upstream(tmp_path / "served" / "up.git")
-    git(directory, "config", "uploadpack.allowFilter", "true")  # a clone of a file passes no other
+    git(directory, "config", "uploadpack.allowFilter", "true")  # the only filter of file clones
     return directory
 
 
@@ -47,7 +47,7 @@ Travel = Callable[[], dict[str, Any]]
 
 @pytest.fixture
 def travel(agent: Path, tmp_path: Path) -> Travel:
-    """Return a function that saves the agent, loads it elsewhere and returns the result."""
+    """Return a function that saves the agent and returns the result of loading it elsewhere."""
 
     def _travel() -> dict[str, Any]:
         archive = save_checkpoint(tmp_path / "a.ckpt", agents={"a": agent})
@@ -61,7 +61,7 @@ def moved(loaded: Mapping[str, Any]) -> Path:
 
 
 def reasons(loaded: Mapping[str, Any]) -> dict[str, str]:
-    """Return why entries of the workspace are not in the archive."""
+    """Return the reasons for excluded entries of the workspace."""
     excluded = loaded["metadata"]["excluded"]
     return {item["path"].removeprefix("agents/a/workspace/"): item["reason"] for item in excluded}
 
@@ -421,14 +421,14 @@ def add_submodule(repository: Path, upstream: Path, path: str) -> None:
 
 @pytest.fixture(scope="module")
 def nested(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a repository with a submodule that has one itself."""
+    """Create a repository with nested submodules."""
     place = tmp_path_factory.mktemp("nested")
     upstream = make_upstream(place / "up.git")
     middle = make_upstream(place / "middle")
     add_submodule(middle, upstream, "libs/inner")
     outer = make_upstream(place / "outer")
     add_submodule(outer, middle, "libs/middle")
-    add_submodule(outer, upstream, "refs")  # its name is that of a part of a git directory
+    add_submodule(outer, upstream, "refs")  # its name is also used inside git directories
     commit(outer, top="last\n")
     return outer
 

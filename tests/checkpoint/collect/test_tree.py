@@ -1,4 +1,4 @@
-"""Reading directories that somebody else changes meanwhile."""
+"""Reading directories that another process changes in the meantime."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_a_link_that_vanishes_during_the_listing_is_ignored(tmp_path, monkeypatc
 
 @pytest.fixture
 def locked(tmp_path, monkeypatch):
-    """Make a directory ``a/locked`` that cannot be opened; return what sets the reason."""
+    """Create an unreadable directory ``a/locked``; return a function that sets the error."""
     (tmp_path / "a" / "locked").mkdir(parents=True)
     (tmp_path / "a" / "open").write_bytes(b"")
     real = os.open

@@ -1,4 +1,4 @@
-"""Fake secrets, put together at run time: no complete token stands in any file."""
+"""Fake secrets, composed at run time so that no file contains a complete token."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ SAFE = ALNUM + "_-"
 
 
 class Maker:
-    """Makes the random parts of fakes; the same ones for the same seed."""
+    """Creates the random parts of fakes, deterministic for a seed."""
 
     def __init__(self, seed: object) -> None:
         self._random = random.Random(str(seed))
 
     def __call__(self, length: int, alphabet: str = ALNUM) -> str:
-        # A digit early on, as in all but a few of the real ones.
+        # An early digit, as in nearly all real tokens.
         text = "".join(self._random.choice(alphabet) for _ in range(length))
         digit = next((c for c in alphabet if c in string.digits[2:]), "")
         return text[:3] + digit + text[3 + len(digit) :]
@@ -44,7 +44,7 @@ SPLICED = (
 
 
 class SplicingMaker(Maker):
-    """Makes random parts with a placeholder in the middle of each, if enough remains around it."""
+    """Creates random parts with a placeholder in the middle, if enough characters remain."""
 
     def __call__(self, length: int, alphabet: str = ALNUM) -> str:
         text = super().__call__(length, alphabet)
@@ -162,7 +162,7 @@ TOKENS: Mapping[str, Callable[[Maker], str]] = {
     "jwt": _jwt,
     "sk-generic": lambda make: "s" + "k-" + make(48),
 }
-"""Tokens that are found wherever they stand; a slash separates kinds of the same rule."""
+"""Tokens that are found in any context; a slash separates kinds of the same rule."""
 
 PHRASES: Mapping[str, Callable[[Maker], str]] = {
     "private-key": _pem("RSA "),
@@ -210,7 +210,7 @@ PHRASES: Mapping[str, Callable[[Maker], str]] = {
     "command-password/htpasswd": lambda make: "htpasswd " + f"-bc users me {make(12)}",
     "npmrc": lambda make: "//registry.host/:_auth" + "Token=" + make(32),
 }
-"""Secrets that only what stands beside them gives away; they are no single word."""
+"""Secrets that are recognised only by their context, and are not single words."""
 
 FAMILIES = {**TOKENS, **PHRASES}
 
@@ -221,7 +221,7 @@ def rule_name(family: str) -> str:
 
 
 def fake(family: str, seed: object = 0, maker: type[Maker] = Maker) -> str:
-    """Return the fake of a family that belongs to the seed."""
+    """Return the fake of a family for a seed."""
     return FAMILIES[family](maker(f"{family} {seed}"))
 
 
@@ -233,7 +233,7 @@ EMBEDDINGS: Mapping[str, Callable[[str], str]] = {
     "mid-line": lambda secret: f"see here: {secret}, and there\n",
     "quoted-in-json": lambda secret: json.dumps({"text": f'the value is "{secret}".'}),
 }
-"""How a secret stands in a text."""
+"""Texts that contain a secret."""
 
 
 def pieces(data: bytes, size: int = 100_000) -> Iterable[bytes]:
@@ -248,12 +248,12 @@ def scan(
     size: int = 100_000,
     **options: object,
 ) -> list[Finding]:
-    """Return what a new scanner finds in some data that comes in pieces of a size."""
+    """Return the findings of a new scanner in data that arrives in pieces of a size."""
     content = data.encode() if isinstance(data, str) else data
     scanner = Scanner(**options)  # type: ignore[arg-type]
     return scanner.scan(path, pieces(content, size))
 
 
 def rules_in(data: bytes | str, **options: object) -> list[str]:
-    """Return the rules that find something in some data."""
+    """Return the rules with findings in data."""
     return sorted(finding.rule for finding in scan(data, **options))  # type: ignore[arg-type]

@@ -31,7 +31,7 @@ def encrypted_zip() -> bytes:
     return bytes(data)
 
 
-NOISE = base64.b85encode(random.Random(1).randbytes(9000))  # it can be compressed a little
+NOISE = base64.b85encode(random.Random(1).randbytes(9000))  # the data is slightly compressible
 SCRIPT = b"#!/bin/sh\necho nothing to be seen\n"
 LONG_NOISE = base64.b85encode(random.Random(2).randbytes(200_000))
 
@@ -113,7 +113,7 @@ def test_a_program_or_text_does_not_count_as_a_nested_container(data: bytes) -> 
 
 def test_digests_in_a_compressed_archive_are_not_containers() -> None:
     noise = random.Random(3)
-    # One digest in two thousand begins like a zlib stream.
+    # One digest in two thousand starts like a zlib stream.
     digests = (b"\x78\x9c" + noise.randbytes(62) for _ in range(100))
     lines = b"".join(b"module v1.0.0 h1:%s\n" % base64.b64encode(digest) for digest in digests)
     assert rules_in(gzip.compress(wrapping.tarred(lines))) == []

@@ -16,7 +16,7 @@ SEED = random.randrange(1 << 32)
 
 
 def filler(size: int) -> bytes:
-    """Return lines of text in which nothing is found."""
+    """Return lines of text without findings."""
     line = b"Nothing to be seen in this line, and 7 words more.\n"
     return (line * (size // len(line) + 1))[: size - 1] + b" " if size else b""
 

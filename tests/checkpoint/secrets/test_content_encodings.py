@@ -20,14 +20,14 @@ ESCAPES = {
     "backslash-x", "backslash-x-in-json", "backslash-u-in-json-in-json", "backslash-u-braces",
     "octal", "percent", "percent-twice", "html", "html-hexadecimal", "html-in-html",
 }  # fmt: skip
-"""They make a text several times as long."""
+"""Encodings that make a text several times as long."""
 
 TWICE = {"base64-odd-columns", "base64-comment", "quoted-printable"}
-"""The first line of a token that is broken is found as well."""
+"""Encodings in which the first line of a broken token is also found."""
 
 
 SOME = 20
-"""How many families an encoding is tried with by default, others in each run."""
+"""Default number of families per encoding, which change with each run."""
 
 
 @pytest.mark.parametrize("count", [SOME, pytest.param(len(FAMILIES), marks=pytest.mark.thorough)])
@@ -47,7 +47,7 @@ TOUCHING = (
     *(r"\x1b", r"\xe9", r"\U0001f600", r"\342\200\234", r"\033", r"\0", r"\a", r"\b", r"\e"),
     *("%E2%80%9C", "%25E2%2580%259C", "=E2=80=9C", "&#8220;", "&ldquo;"),
 )
-"""Characters before which a token has no letter, in JSON, programs, URLs, mail and HTML."""
+"""Escapes directly before a token, in JSON, programs, URLs, mail and HTML."""
 
 
 @pytest.mark.parametrize("escape", TOUCHING)
@@ -80,7 +80,7 @@ def test_a_token_is_found_anywhere_in_a_large_encoded_file(
     encoding: str, before: int, after: int
 ) -> None:
     token = fake("anthropic-oauth-token").encode()
-    # Base64 that is itself written in escapes or wide is decoded as far as one window shows it.
+    # Escaped or wide base64 is decoded only within a window.
     size = STRIDE // 20 if encoding in WITHIN_A_WINDOW | ESCAPES else STRIDE
     noise = base64.b85encode(random.Random(1).randbytes(size)) + b" "
     data = ENCODINGS[encoding](noise * before + token + b" " + noise * after)

@@ -1,4 +1,4 @@
-"""Compressed parts that do not begin a file."""
+"""Compressed parts within a file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LINES = b"A line of a text that says nothing.\n" * 40
 
 
 def narrow(data: bytes, window_bits: int = 12) -> bytes:
-    """Return a zlib stream whose first bytes are not the usual ones."""
+    """Return a zlib stream with unusual first bytes."""
     deflate = zlib.compressobj(wbits=window_bits)
     return deflate.compress(data) + deflate.flush()
 
@@ -211,7 +211,7 @@ CLOSED = {
 def test_a_part_that_cannot_be_opened_is_refused(what: str, before: bytes) -> None:
     (finding,) = scan(before + CLOSED[what], "file")
     assert finding.rule == "unscannable"
-    # What precedes it may change; an allowance is for the part and what follows it.
+    # Bytes before the part may change; an allowance covers the part and the bytes after it.
     (other,) = scan(b"#!/bin/sh\n" + before + CLOSED[what], "file")
     (changed,) = scan(before + CLOSED[what] + b"x", "file")
     if finding.path == "file" and other.path == "file" and before == SCRIPT:
@@ -279,7 +279,7 @@ def test_a_file_of_false_starts_takes_bounded_work(magic: bytes, monkeypatch) ->
 
 
 def test_a_compressed_blob_that_continues_on_other_pages_is_refused() -> None:
-    # Other noise may happen to let the token be decoded before the damage.
+    # With other noise, the token might be decoded before the damage.
     dense = base64.b85encode(random.Random(4).randbytes(40_000)) + TOKEN
     assert rules_in(database(1, "text", zlib.compress(dense))) == ["unscannable"]
 

@@ -1,4 +1,4 @@
-"""Nothing planted is missed: every family, in every way to plant it, in all texts and encodings."""
+"""All planted secrets are found: every family, planted in every way, in all texts and encodings."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WAYS: Mapping[str, Callable[[str], tuple[str, str]]] = {
         f"xxxxxxxxxxxxxxxx your-key-here\n{fake(family, 'between')}\nEXAMPLE xxxxxxxxxxxxxxxx",
     ),
 }
-"""How an agent may plant a secret: the path, and the text, of a family."""
+"""Ways in which an agent may plant a secret: path and text, by family."""
 
 CASES = [(way, family) for way in WAYS for family in sorted(FAMILIES)]
 

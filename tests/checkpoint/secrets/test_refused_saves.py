@@ -1,4 +1,4 @@
-"""A save that finds a secret: its refusal shows none, and findings can be allowed by name."""
+"""Saves with a secret: the refusal does not show it, and findings can be allowed."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_secret_anywhere_is_refused_and_never_shown(
 
 
 def read_locals(error: BaseException) -> str:
-    """Return what a traceback with its locals shows of the package."""
+    """Return the package's frames with their locals from a traceback."""
     shown = traceback.TracebackException.from_exception(error, capture_locals=True)
     frames = [frame for frame in shown.stack if "/clawblox/checkpoint/" in frame.filename]
     assert frames

@@ -154,7 +154,7 @@ def test_no_traceback_shows_the_secret() -> None:
 
 
 def _assert_absent(secret: str, report: str, own: bytes) -> None:
-    # The frames of this test itself hold the text; those of the package must not.
+    # The frames of this test contain the text; the frames of the package must not.
     frames = report.split("test_scanner.py")
     package = [part for part in frames if "checkpoint/secrets/scanner.py" in part]
     assert all(secret not in part for part in package), own[:0]
@@ -191,7 +191,7 @@ def test_findings_survive_pickling_of_the_error() -> None:
 
 @pytest.fixture
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list that grows with every window that is really searched."""
+    """Return a list with an element for each searched window."""
     searched: list[int] = []
     original = content.find_matches
 

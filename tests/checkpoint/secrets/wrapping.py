@@ -1,4 +1,4 @@
-"""Encodings and containers, as the tools that write them do it."""
+"""Encodings and containers in the formats of common tools."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def zipped(data: bytes, name: str = "inner.txt", method: int = zipfile.ZIP_DEFLA
 
 
 def streamed_zip(data: bytes) -> bytes:
-    """Return a zip whose member's size follows it."""
+    """Return a zip in which the size follows the member."""
 
     class Pipe(io.RawIOBase):
         written = b""
@@ -47,7 +47,7 @@ def streamed_zip(data: bytes) -> bytes:
 
 
 def zstandard_zip(data: bytes) -> bytes:
-    """Return the local header and the content of a member, as zipfile writes it from 3.14 on."""
+    """Return the local header and the content of a member, in the format of zipfile since 3.14."""
     packed = zstandard.compress(data)
     sizes = (zlib.crc32(data), len(packed), len(data))
     return struct.pack("<4s5H3I2H", b"PK\x03\x04", 63, 0, 93, 0, 33, *sizes, 1, 0) + b"n" + packed
@@ -76,7 +76,7 @@ def _entry_header(kind: int, size: int) -> bytes:
 
 
 def pack(entries: Sequence[tuple[int, bytes, bytes]]) -> bytes:
-    """Return a pack of entries: kind, what names the base of a delta, content."""
+    """Return a pack of entries: kind, name of a delta's base, content."""
     body = b"".join(
         _entry_header(kind, len(data)) + base + zlib.compress(data) for kind, base, data in entries
     )
@@ -85,7 +85,7 @@ def pack(entries: Sequence[tuple[int, bytes, bytes]]) -> bytes:
 
 
 def broken_deflate(data: bytes, window_bits: int) -> bytes:
-    """Return a stream in which a block of a type that does not exist follows the data."""
+    """Return a stream with a block of an invalid type after the data."""
     deflate = zlib.compressobj(wbits=window_bits)
     return deflate.compress(data) + deflate.flush(zlib.Z_FULL_FLUSH) + b"\xff" * 400
 
@@ -110,7 +110,7 @@ def mime(data: bytes) -> bytes:
 
 
 def columns(data: bytes, width: int) -> bytes:
-    """Return base64 in lines of a width."""
+    """Return base64 in lines of the given width."""
     encoded = base64.b64encode(data)
     return b"\n".join(encoded[at : at + width] for at in range(0, len(encoded), width))
 
@@ -185,4 +185,4 @@ ENCODINGS: Mapping[str, Callable[[bytes], bytes]] = {
     "git-loose": loose_object,
     "git-pack": git_pack,
 }
-"""How a file holds a text."""
+"""Encodings of a text in a file."""

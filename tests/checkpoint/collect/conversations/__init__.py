@@ -1,1 +1,1 @@
-"""Tests of conversations: what belongs to one, where it goes, whether a turn is under way."""
+"""Tests of conversations: their files, their places, and turns in progress."""

@@ -1,4 +1,4 @@
-"""What the tests of conversations share: ids, and agents that are collected and restored."""
+"""Helpers for tests of conversations: ids, and collected and restored agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything of a conversation of Claude Code 2.1.330 that a later turn may read is kept."""
+"""All files of a Claude Code 2.1.330 conversation that later turns may read are kept."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_all_plans_are_kept_without_another_conversation(agent: BuiltAgent) -> N
 
 STATE = {"backend": "claude", "session_format": "claude-code-v1", "session_id": CLAUDE_ID}
 TRANSCRIPTS = ("transcript.jsonl", f"projects/-old/{CLAUDE_ID}.jsonl")
-"""In the layout of this package, and in that of other writers."""
+"""Transcript in the layout of this package, and of other writers."""
 
 SOURCED = (
     *(f"session-env/{CLAUDE_ID}/sessionstart-hook-1.sh", "session-env/environment-start.sh"),

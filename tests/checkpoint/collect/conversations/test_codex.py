@@ -49,7 +49,7 @@ def test_codex_threads_that_are_their_own_ancestors_end_the_search(tmp_path):
 
 
 def continue_rollout(path: Path, thread: str, base: str | None, *, mid_turn: bool = False) -> Path:
-    """Write a rollout that continues another, as Codex does after a revert or a fork."""
+    """Write a rollout that continues another, like Codex after a revert or a fork."""
     first, _, rest = codex_records(thread, "/", "PEAR", mid_turn).partition(b"\n")
     meta = json.loads(first)
     if base is not None:
@@ -81,7 +81,7 @@ def test_the_children_of_a_thread_are_found_with_several_rollouts(tmp_path):
     agent = build_agent(tmp_path / "rocky", "codex")
     child = agent.family[1]
     second = child.with_name(f"{child.stem}_{codex_id(9)}.jsonl")
-    continue_rollout(second, child.stem[-36:], child.stem[-36:])  # it does not name the parent
+    continue_rollout(second, child.stem[-36:], child.stem[-36:])  # without the parent's name
     assert {*agent.family, second} <= {source.path for source in collect(agent).sources}
 
 
@@ -195,7 +195,7 @@ def test_a_rollout_without_a_first_record_has_no_parent(tmp_path, first):
 
 @pytest.fixture(params=["package", "standard"])
 def decoder(request, monkeypatch):
-    """Either of the two; Python has its own from 3.14 on."""
+    """Use either decoder; Python has its own since 3.14."""
     if request.param == "standard":
         pytest.importorskip("compression.zstd")
     else:

@@ -1,4 +1,4 @@
-"""What belongs to a conversation is collected and restored, and whether a turn is under way."""
+"""Files of conversations are collected and restored, and turns in progress recognised."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_archived_usage_is_read_before_the_log(tmp_path):
     usage = agent.dir / "usage.json"
     usage.write_text("before")
     session = collect(agent)
-    usage.write_text("after, and longer")  # as its orchestrator may have, before the log is read
+    usage.write_text("after, and longer")  # as the orchestrator may do before the log is read
     [source] = [one for one in session.sources if one.name == "record/usage.json"]
     fd = source.open()
     assert os.read(fd, 100) == b"before"
@@ -162,7 +162,7 @@ def test_no_file_of_a_conversation_is_archived_as_executable(tmp_path, backend):
 # Turns
 
 GROWING = (".jsonl", "agent.log")
-"""The ends of the names of files to which programs append records."""
+"""Suffixes of files to which programs append records."""
 
 FOREIGN = b"""{"type":"x"}
 

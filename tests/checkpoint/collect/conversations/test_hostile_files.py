@@ -1,4 +1,4 @@
-"""What an agent can put where a save reads its conversation: documents that fill memory."""
+"""Hostile conversations of an agent: documents that would fill the memory of a save."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from clawblox.checkpoint.secrets.patterns.known import known_values
 ID = str(uuid.UUID(int=7))
 MEMORY_BYTES = 220 << 20
 MEMBERS = b'{"a":[' + b"[]," * (4 << 20) + b"[]]}\n"
-"""A line of 12 MiB, of which a parser makes 300 MiB of values."""
+"""A line of 12 MiB that a parser expands to 300 MiB of values."""
 
 TRANSCRIPTS = {
     "claude": f"projects/-old/{ID}.jsonl",
@@ -53,7 +53,7 @@ else:
 
 
 def keep(tmp_path: Path, program: str, transcript: bytes) -> Path:
-    """Make an agent with a conversation; return its directory."""
+    """Create an agent with a conversation; return its directory."""
     agent_dir = tmp_path / "Eko"
     path = agent_dir / "session" / TRANSCRIPTS[program]
     path.parent.mkdir(parents=True)
@@ -65,7 +65,7 @@ def keep(tmp_path: Path, program: str, transcript: bytes) -> Path:
 
 
 def save(agent_dir: Path, program: str) -> str:
-    """Collect a conversation in a process of limited memory; return how that went."""
+    """Collect a conversation in a process with limited memory; return the outcome."""
     command = [sys.executable, "-c", SAVE, program, str(agent_dir), str(MEMORY_BYTES)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return done.stdout.strip()
@@ -124,7 +124,7 @@ def test_only_the_newest_records_of_a_transcript_are_read(
 def test_credentials_behind_a_link_are_not_read(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
-    secret = "a-secret-of-the-user-" + "7" * 4  # in two parts, since no source holds a whole one
+    secret = "a-secret-of-the-user-" + "7" * 4  # sources must not contain a complete token
     (outside / "mine.json").write_text(json.dumps({"api_key": secret}))
     agent_dir = tmp_path / "Eko"
     (agent_dir / "session").mkdir(parents=True)

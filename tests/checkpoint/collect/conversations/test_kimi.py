@@ -1,4 +1,4 @@
-"""Of Kimi's state, no path and no permission goes from one place to another."""
+"""Archives of Kimi's state contain no path and no permission."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def bind(line: bytes) -> bytes:
 
 
 def told(url: str, text: str = "A text.") -> bytes:
-    """Return a record as Kimi keeps the result of a tool that has read an image."""
+    """Return Kimi's record of a tool result with an image."""
     image = {"type": "image_url", "imageUrl": {"url": url}}
     result = {"output": [{"type": "text", "text": text}, image]}
     event = {"type": "tool.result", "toolCallId": "call_1", "result": result}

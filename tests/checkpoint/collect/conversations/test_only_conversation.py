@@ -1,4 +1,4 @@
-"""An agent whose session id no file records is saved if it has exactly one conversation."""
+"""An agent without a recorded conversation id is saved if it has exactly one conversation."""
 
 from __future__ import annotations
 

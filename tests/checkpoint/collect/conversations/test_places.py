@@ -1,4 +1,4 @@
-"""The places where the agents' programs look for a conversation, and where each piece goes."""
+"""The places where programs search for a conversation, and the places of restored files."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tests.checkpoint.collect.conversations.support import (
     restored,
 )
 
-# Where programs look
+# Places where programs search
 
 
 def as_claude_does(path: str) -> str:
-    """Return the project directory by another way: on strings of one unit each."""
+    """Return the project directory, computed differently: with one string per unit."""
     units = [path.encode("utf-16-be")[i : i + 2] for i in range(0, 2 * utf16_length(path), 2)]
     slug = "".join(
         unit[1:].decode() if unit[0] == 0 and unit[1:].isalnum() else "-" for unit in units
@@ -133,7 +133,7 @@ def test_the_conversation_in_the_bucket_of_the_workspace_wins(tmp_path):
         collect(agent)
 
 
-# Where each piece goes
+# Places of restored files
 
 LINES = (".jsonl", "agent.log")
 

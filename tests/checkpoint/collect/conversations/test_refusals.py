@@ -1,4 +1,4 @@
-"""Conversations, ids and records that are refused, and by what name."""
+"""Refused conversations, ids and records, with the names in the errors."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ FAKES = [fake(family).encode() for family in FAMILIES]
 
 @pytest.fixture
 def retranslated():
-    """Translate the rules anew in this test, and again after it."""
+    """Translate the rules again in this test and after it."""
     accelerator._search.cache_clear()
     yield
     accelerator._search.cache_clear()
@@ -47,7 +47,7 @@ def matches(text: bytes, known: KnownSecrets, search=can_match):
 
 
 def assert_same(text: bytes) -> None:
-    """Check that a text gives the same with RE2 as when every text is searched for everything."""
+    """Check that the findings in a text are the same with and without RE2."""
     for known in (UNKNOWN, KNOWN):
         assert matches(text, known) == matches(text, known, search=lambda _: True), SEED
 
@@ -111,7 +111,7 @@ def test_a_known_value_is_found_where_no_rule_matches() -> None:
 
 @st.composite
 def fragments(draw: st.DrawFn) -> bytes:
-    """Draw a fake, or part of one, that may have been damaged, or characters that matter."""
+    """Draw a fake or a part of a fake, perhaps damaged, or significant characters."""
     text = bytearray(draw(st.sampled_from(FAKES)))
     start = draw(st.integers(0, 9))
     del text[len(text) - draw(st.integers(0, 40)) :], text[:start]

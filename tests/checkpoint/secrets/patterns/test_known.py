@@ -170,7 +170,7 @@ def test_credential_files_of_agents_are_read(tmp_path) -> None:
 
 def test_a_credential_file_of_one_endless_word_is_read_quickly(tmp_path) -> None:
     (tmp_path / "session").mkdir()
-    # Tried from each of its letters, it would take days.
+    # A search from each letter would take days.
     text = f"{'a' * (1 << 20)}\n--api-key = '{PLAIN}'\n"
     (tmp_path / "session" / "config.toml").write_text(text)
     assert list(known_values({}, [tmp_path]).values()) == [PLAIN]

@@ -1,4 +1,4 @@
-"""Values that were made up pass; real ones are refused, whatever placeholders they contain."""
+"""Invented values pass; real values are refused even if they contain placeholders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published samples, by their digests. They are put together at run time, as all tokens here."""
+"""Published samples, by their digests. Like all tokens here, they are composed at run time."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ NAMED: Mapping[str, str] = {
         ),
     }.items()
 }  # fmt: skip
-"""Values that are found only by what stands beside them."""
+"""Values that are found only by their context."""
 
 
 def spellings(token: str) -> list[str]:
-    """Return texts that hold a token."""
+    """Return texts that contain a token."""
     return [
         token, f"<{token}>\n{token}", f"API_TOKEN={token}\n", f"TOKEN='{token}', ",
         json.dumps({"access_token": token, "text": json.dumps([f"see\n{token}."])}),
