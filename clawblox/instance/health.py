@@ -332,8 +332,8 @@ class ProbePacer:
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()
-        self._hurried = anyio.Event()
-        self._probed = anyio.Event()
+        self._hurried: anyio.Event | None = None
+        self._probed: anyio.Event | None = None
         self._is_probing = False
         self._begun = 0
         self._ended = 0
@@ -341,6 +341,7 @@ class ProbePacer:
     def begin(self) -> None:
         """Start the probing of the instance."""
         self._is_probing = True
+        self._hurried = anyio.Event()
 
     def end(self) -> None:
         """End the probing, and wake the waiting callers."""
@@ -355,8 +356,10 @@ class ProbePacer:
 
         Cancellation: has no effect.
         """
+        hurried = self._hurried or anyio.Event()
+        self._hurried = hurried
         with anyio.move_on_after(seconds):
-            await self._hurried.wait()
+            await hurried.wait()
         self._hurried = anyio.Event()
         self._begun += 1
 
@@ -367,7 +370,7 @@ class ProbePacer:
 
     def hurry(self) -> None:
         """Start the next probe immediately; no effect if called from another thread."""
-        if threading.get_ident() == self._thread:
+        if self._hurried is not None and threading.get_ident() == self._thread:
             self._hurried.set()
 
     async def probe_now(self) -> None:
@@ -378,11 +381,13 @@ class ProbePacer:
         wanted = self._begun + 1
         self.hurry()
         while self._is_probing and self._ended < wanted:
+            self._probed = self._probed or anyio.Event()
             await self._probed.wait()
 
     def _wake(self) -> None:
-        self._probed.set()
-        self._probed = anyio.Event()
+        if self._probed is not None:
+            self._probed.set()
+            self._probed = None
 
 
 async def wait_until_unresponsive(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Final
 
 import anyio
@@ -214,11 +214,18 @@ class ListenerWatch(msgspec.Struct):
     is_proven: bool
     _own: Collection[int] | None = None
 
-    async def wait_gone(self) -> None:
+    async def wait_gone(self, wait_exit: Callable[[], Awaitable[object]]) -> bool:
         """Wait until no process of the instance has listened for :data:`GONE_AFTER_S`.
 
         An instance whose sockets are invisible to this process, in another network namespace, never
         counts as gone unless its socket was seen before.
+
+        Args:
+            wait_exit: Waits for the exit of the world; it is cancelled and called again. No task of
+                its own checks the socket, because every instance would need one.
+
+        Returns:
+            Whether the listener is gone; False if the world has ended.
 
         Cancellation: has no effect.
         """
@@ -235,7 +242,10 @@ class ListenerWatch(msgspec.Struct):
                 is_visible |= has_listener
                 misses = 0 if has_listener or not is_visible else misses + 1
             interval_s = GONE_INTERVAL_S if misses else LOOK_INTERVAL_S
-            await anyio.sleep(_time_until_shared(interval_s, anyio.current_time()))
+            with anyio.move_on_after(_time_until_shared(interval_s, anyio.current_time())):
+                await wait_exit()
+                return False
+        return True
 
     async def _has_listener(self) -> bool:
         inodes = await _current_listeners().at(self.host, self.port)

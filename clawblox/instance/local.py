@@ -239,8 +239,10 @@ class LocalInstance(Instance):
         seen = await wait_until_unresponsive(probe, rule, pacer, on_report)
         return seen, probe.report.halt
 
-    async def wait_listener_gone(self) -> str:
+    async def wait_listener_gone(self) -> str | None:
         """Wait until none of its processes listens on its port; return a description.
+
+        The result is None if the world's process has ended.
 
         Cancellation: has no effect.
         """
@@ -249,7 +251,9 @@ class LocalInstance(Instance):
         assert world is not None
         is_proven = self.record is None and not running.probe.is_inherited
         host, mark = self.launch.options.host, running.mark
-        await ListenerWatch(host, self.port, mark, world.pid, is_proven).wait_gone()
+        watch = ListenerWatch(host, self.port, mark, world.pid, is_proven)
+        if not await watch.wait_gone(self.wait_exit):
+            return None
         return (
             f"none of its processes has listened on port {self.port} for {GONE_AFTER_S} s,"
             f" although {await run_blocking(describe_process, world.pid)} is running"

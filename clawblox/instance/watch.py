@@ -228,7 +228,7 @@ class InstanceWatch:
             if launch.liveness is not None:
                 tasks.start_soon(self._watch_liveness, launch.liveness)
             if launch.config.watches_listener:
-                tasks.start_soon(self._watch_listener)
+                await self._watch_listener()
             await self._instance.wait_exit()
         reason = await run_blocking(read_watchdog_end, self._instance)
         if reason is not None:
@@ -254,7 +254,7 @@ class InstanceWatch:
 
     async def _watch_listener(self) -> None:
         reason = await self._instance.wait_listener_gone()
-        if not self._is_ending:
+        if reason is not None and not self._is_ending:
             self._is_ending = True
             await self.note_halt(reason)
             await self._end()

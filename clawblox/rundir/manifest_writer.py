@@ -11,7 +11,6 @@ import contextlib
 import os
 import re
 import sys
-from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -57,7 +56,7 @@ class ManifestWriter:
     def __init__(self, file: ManifestFile, tasks: Tasks) -> None:
         self.file = file
         self._tasks = tasks
-        self._queue: deque[_WriteRequest] = deque()
+        self._queue: list[_WriteRequest] = []
         self.is_writing = False
 
     async def apply(self, update: Update) -> None:
@@ -97,7 +96,7 @@ class ManifestWriter:
             errors = [await self._write([request]) for request in batch]
         # Only now, because an interrupted batch is written again, which is harmless.
         for request, error in zip(batch, errors, strict=True):
-            self._queue.popleft()
+            self._queue.pop(0)
             request.finish(error)
 
     async def _write(self, batch: Sequence[_WriteRequest]) -> ManifestError | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
@@ -53,7 +52,7 @@ class RestartBudget:
     def __init__(self, max_restarts: int, window: float) -> None:
         self._max_restarts = max_restarts
         self._window = window
-        self._times: deque[float] = deque()
+        self._times: list[float] = []
 
     def take(self, now: float) -> int | None:
         """Use up one restart.
@@ -64,8 +63,7 @@ class RestartBudget:
         Returns:
             The number of earlier restarts in the window; None if no restart is left in it.
         """
-        while self._times and self._times[0] <= now - self._window:
-            self._times.popleft()
+        self._times = [time for time in self._times if time > now - self._window]
         before = len(self._times)
         if before >= self._max_restarts:
             return None

@@ -106,7 +106,7 @@ async def test_detached_world_with_a_closed_port_is_ended_on_attach(
 async def test_world_that_may_stop_listening_continues(tmp_path: Path, run: Path) -> None:
     watched = []
 
-    async def note(watch: ListenerWatch) -> None:
+    async def note(watch: ListenerWatch, _: object) -> None:
         watched.append(watch.port)
         await anyio.sleep_forever()
 
@@ -164,7 +164,7 @@ async def test_only_consecutive_checks_without_a_listener_count(
 ) -> None:
     table = Table(iter([*looks, [7]]), 20001)
     monkeypatch.setattr(listening, "_read_listeners", table.read)
-    await (await make_watch(os.getpid(), 20001, is_proven=True)).wait_gone()
+    await (await make_watch(os.getpid(), 20001, is_proven=True)).wait_gone(anyio.sleep_forever)
     assert table.count == len(looks)
 
 
@@ -176,7 +176,7 @@ async def test_world_with_an_invisible_network_is_not_gone_unless_its_listener_w
     table = Table(iter([*looks, [7]]), 20001)
     monkeypatch.setattr(listening, "_read_listeners", table.read)
     monkeypatch.setattr(listening, "can_list_sockets", lambda pid: False)
-    await (await make_watch(os.getpid(), 20001, is_proven=False)).wait_gone()
+    await (await make_watch(os.getpid(), 20001, is_proven=False)).wait_gone(anyio.sleep_forever)
     assert table.count == len(looks)
 
 
@@ -235,7 +235,7 @@ async def test_new_socket_counts_if_it_belongs_to_the_world(
     ended = anyio.Event()
 
     async def watch() -> None:
-        await (await make_watch(process.pid, port, is_proven=True)).wait_gone()
+        await (await make_watch(process.pid, port, is_proven=True)).wait_gone(anyio.sleep_forever)
         ended.set()
 
     async def wait_looks() -> None:
