@@ -6,6 +6,7 @@ not read again. Files of other worlds are read in the background.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -15,11 +16,11 @@ import anyio
 import attrs
 import msgspec
 
-from clawblox.concurrency.threads import run_interruptible
+from clawblox.concurrency.threads import current_batcher, run_interruptible
 from clawblox.errors import ManifestError
 from clawblox.rundir.manifest_updates import recording_update
 from clawblox.rundir.manifest_writer import ManifestWriters
-from clawblox.rundir.recordings import digest_recording, list_recordings
+from clawblox.rundir.recordings import FoundRecording, digest_recording, list_recordings
 from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.handle import InstanceHandle
 
@@ -78,17 +79,25 @@ async def measure_recordings(
         writers: The writers of manifests.
         timeout: Longest time in seconds; files not read by then get no digest.
 
-    Cancellation: continues for a quarter of a second.
+    Cancellation: continues for a quarter of a second if there is a recording to measure.
     """
     limit = _Limit(monotonic() + timeout)
     with _log.contain("recordings not measured", expected=(ManifestError,)):
-        await run_interruptible(partial(_measure, instance_dir, writers, limit), limit.shorten)
+        if foreign := await current_batcher().run(_find_foreign, instance_dir):
+            measure = partial(_measure, foreign, instance_dir, writers, limit)
+            await run_interruptible(measure, limit.shorten)
 
 
-def _measure(instance_dir: Path, writers: ManifestWriters, limit: _Limit) -> None:
+def _find_foreign(instance_dir: Path) -> list[FoundRecording]:
     foreign = [found for found in list_recordings(instance_dir) if not found.is_readable]
     inside = [found for found in foreign if found.path.is_relative_to(instance_dir)]
-    for found in inside[-_MAX_FILES:]:
+    return inside[-_MAX_FILES:]
+
+
+def _measure(
+    foreign: Iterable[FoundRecording], instance_dir: Path, writers: ManifestWriters, limit: _Limit
+) -> None:
+    for found in foreign:
         try:
             digest = digest_recording(found, instance_dir, limit.check)
         except InterruptedError:
