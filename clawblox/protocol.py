@@ -168,7 +168,7 @@ class WorldEnvironment:
         clawblox_bin: The ``clawblox`` executable.
         operator_token: Secret required for ``GET /snapshot``.
         spectator_token: Secret required for spectator feeds.
-        datastore_path: File for the rows of an instance with rows of its own; None lets the world
+        datastore_path: File for the rows of an instance with its own rows; None lets the world
             choose.
         reseed: Seed of the world's randomness, for a fresh world or after restoring; one of
             :data:`SEEDS`. None continues exactly.
@@ -265,7 +265,7 @@ def read_join_answer(fields: Mapping[str, Any]) -> JoinAnswer:
 
 
 def parse_halt(body: bytes) -> str | None:
-    """Return the reason why a world has halted, from the body of a 503; None if it has not.
+    """Return the reason for a world's halt from the body of a 503; None without a halt.
 
     Such a body is a JSON object with the ``status`` ``halted`` and a text as ``reason``.
     """

@@ -1,7 +1,7 @@
 """``progress=``: reports the progress of a long operation on a line or to the caller's function.
 
 The option has one meaning everywhere: True shows a line on standard error, a function is called
-with the amount done and the total, in instances or bytes, and False does nothing.
+with the amount done and the total, in instances or bytes, and False turns progress off.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Report: TypeAlias = Callable[[int, int], object]
 """Takes the amount done and the total. An exception from it ends the operation."""
 
 ProgressLike: TypeAlias = bool | Report
-"""True shows a line; a function is called; False does nothing."""
+"""True shows a line; a function is called; False turns progress off."""
 
 Advance: TypeAlias = Callable[[bool], None]
 """Counts an instance whose operation has finished; takes whether it failed."""

@@ -20,7 +20,7 @@ class AgentError(ClawbloxError):
     """An error of one agent.
 
     Args:
-        message: What happened, in one sentence.
+        message: Description of the problem, in one sentence.
         agent: Name of the agent.
         agent_dir: Directory of the agent.
         log_file: Log of the program.

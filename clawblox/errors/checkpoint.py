@@ -22,7 +22,7 @@ class CheckpointError(ClawbloxError):
     """A ``.ckpt`` archive cannot be created, or cannot be loaded at its destination.
 
     Args:
-        message: What went wrong.
+        message: Description of the problem.
         path: The archive, or the file or directory that prevents loading it.
         entry: Name of the member, unchanged from the archive; shown escaped and shortened.
         hint: How to solve the problem.

@@ -27,7 +27,7 @@ class ClawbloxError(Exception):
     """Base class of all exceptions that clawblox raises intentionally.
 
     Args:
-        message: What went wrong, in one sentence.
+        message: Description of the problem, in one sentence.
         hint: How to solve the problem.
 
     Attributes:
@@ -147,7 +147,7 @@ class FetchError(ClawbloxError, OSError):
     """A world folder could not be downloaded.
 
     Args:
-        message: What failed.
+        message: Description of the failure.
         url: The requested address.
         status: HTTP status of the answer, if there was one.
         hint: How to solve the problem.
@@ -179,7 +179,7 @@ class ManifestError(ClawbloxError):
     """A manifest, or the records of a run directory, cannot be read or written.
 
     Args:
-        message: What failed.
+        message: Description of the failure.
         path: The file.
         hint: How to solve the problem.
     """
@@ -260,7 +260,7 @@ class BatchError(ClawbloxError):
     """An operation on many instances failed for some.
 
     Args:
-        message: What failed, and for how many instances.
+        message: The failed operation, and the number of failed instances.
         failed: The errors by instance name, the first cause first.
         hint: How to solve the problem.
     """
@@ -297,7 +297,7 @@ class ControlError(ClawbloxError):
     """An orchestrator refused a request of another process, or ended during the request.
 
     Args:
-        message: What failed; the orchestrator's own message if it answered.
+        message: Description of the failure; the orchestrator's message if it answered.
         subject: Subject of the error in the orchestrator, if it has one.
         path: The control socket.
         error_type: Class of the error in the orchestrator; None if it did not answer.

@@ -15,7 +15,7 @@ class WorldError(ClawbloxError):
     """An error of one instance of a world.
 
     Args:
-        message: What went wrong, in one sentence.
+        message: Description of the problem, in one sentence.
         instance: Name of the instance.
         world_dir: Directory with the ``world.toml``.
         command_file: Script that repeats the launch.
@@ -128,7 +128,7 @@ class WorldCallError(WorldError):
     """The instance gave no usable answer to a call.
 
     Args:
-        message: What went wrong.
+        message: Description of the problem.
         status: HTTP status of the answer, if there was one.
         body_start: The first characters of the body, with secrets masked.
         **fields: The fields of :class:`WorldError`.
@@ -180,7 +180,7 @@ class SnapshotError(WorldError):
     """A snapshot could not be taken; it left neither a file nor a manifest entry.
 
     Args:
-        message: What went wrong.
+        message: Description of the problem.
         phase: ``connect``, ``headers``, ``body``, ``verify`` or ``publish``.
         bytes: Body bytes received so far.
         status: HTTP status of the answer, if there was one.

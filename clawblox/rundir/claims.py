@@ -300,7 +300,7 @@ async def find_owners(
         select: Returns the records of the instances. Blocks; errors propagate.
         with_ended: As for :func:`sort_by_owner`.
 
-    Cancellation: changes nothing.
+    Cancellation: has no effect.
     """
     deadline = anyio.current_time() + _PATIENCE_S
     while True:

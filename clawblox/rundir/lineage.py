@@ -300,7 +300,7 @@ def _find_parent(draft: _Draft, saves: _SaveIndex) -> Origin | None:
     record, origin = draft.record, _read_origin(draft.run, draft, saves, draft.run_id)
     if origin is not None or record is None:
         return origin
-    # A single instance has no own section, and its record has the path of its last restart.
+    # A single instance lacks its own section, and its record has the path of the last restart.
     path = read_text(record.options, "resume")
     if path is None and not record.restarts:
         path = record.resume_path

@@ -90,7 +90,7 @@ class LeaseFile:
         return layer + 1 if is_given and self._set(port, layer + 1, fcntl.F_WRLCK) else None
 
     def release(self, port: int) -> None:
-        """Release a port; do nothing if this process has no lease on it."""
+        """Release a port if this process has leased it."""
         with self._lock:
             if (layer := self._held.pop(port, None)) is not None:
                 self._write(port, layer, "")

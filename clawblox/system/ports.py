@@ -75,7 +75,7 @@ def take_port(host: str, port: int) -> PortLease:
     """Lease ``port`` if it is free, or if the orchestrator of this process passed it on.
 
     Args:
-        host: The address that it will be bound on.
+        host: The address to which the port will be bound.
         port: The port.
 
     Raises:
@@ -99,7 +99,7 @@ def take_free_port(host: str, *, first: int = 0) -> PortLease:
     """Lease any free port, outside the ephemeral range if possible.
 
     Args:
-        host: The address that it will be bound on.
+        host: The address to which the port will be bound.
         first: The port to try first; 0 for no preference.
 
     Raises:
@@ -128,7 +128,7 @@ async def wait_for_port(host: str, port: int, timeout: float) -> PortLease:
     """Lease ``port``, waiting for it to become free.
 
     Args:
-        host: The address that it will be bound on.
+        host: The address to which the port will be bound.
         port: The port.
         timeout: Time to wait, in seconds.
 

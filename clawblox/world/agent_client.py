@@ -288,7 +288,7 @@ class AsyncAgentClient:
         return answer.body.decode(errors="replace")
 
     async def leave(self) -> None:
-        """Leave the world; a second call does nothing.
+        """Leave the world; a second call has no effect.
 
         Raises:
             ClawbloxError: As :meth:`observe`; the agent has not left.

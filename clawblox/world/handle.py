@@ -149,7 +149,7 @@ class InstanceHandle:
         return self._connections[1]
 
     def close_connections(self) -> None:
-        """Close the connections; a second call does nothing."""
+        """Close the connections; a second call has no effect."""
         if self._connections is not None:
             self._connections[1].close()
             self._connections = None

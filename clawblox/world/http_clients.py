@@ -70,8 +70,8 @@ class ClientRequests:
 class HttpClients:
     """The clients handed out while a world is open; an async context manager.
 
-    Async clients belong to the event loop of the world. Blocking clients may be used in any thread,
-    as far as httpx allows.
+    Async clients belong to the event loop of the world. Blocking clients may be used in any thread
+    that httpx supports.
     """
 
     def __init__(self) -> None:

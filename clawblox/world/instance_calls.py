@@ -242,7 +242,7 @@ class InstanceCalls(OpenWorld):
             The exit of the instance; returned immediately if it has already ended.
 
         Raises:
-            UsageError: There is no such instance, or several run and ``instance`` is None.
+            UsageError: There is no such instance, or several are running and ``instance`` is None.
 
         Cancellation: the instance continues.
         """
@@ -268,10 +268,11 @@ class InstanceCalls(OpenWorld):
 
         Args:
             instance: Name of the instance; not needed while there is only one.
-            save: Whether to save it first. Without that it continues from its last good save.
-            fresh: Whether it begins as the first time; nothing is saved then.
-            resume: Snapshot to restart from, as in :meth:`start` but no archive; nothing is saved
-                then. None means its last good save.
+            save: Whether to save the instance first. Without that, it continues from its last good
+                save.
+            fresh: Whether to repeat the first start, without a save.
+            resume: Snapshot to restart from without a save, as in :meth:`start` but not an archive.
+                None means the last good save.
             reseed: Seed of the random state after this restart, 0 or more, and of later fresh
                 starts of the instance. A world with a command must have ``[run] reseed = true``.
                 None keeps the random state of the save, or with ``fresh`` the seed of the run.
@@ -316,7 +317,7 @@ class InstanceCalls(OpenWorld):
 
         Raises:
             ConfigError: ``tail`` is not an integer of 0 or more.
-            UsageError: There is no such instance, or several run and ``instance`` is None.
+            UsageError: There is no such instance, or several are running and ``instance`` is None.
         """
         if tail is not None:
             check_count(tail, "tail", at_least=0)
@@ -345,7 +346,7 @@ class InstanceCalls(OpenWorld):
 
         Raises:
             ConfigError: An argument is wrong.
-            UsageError: There is no such instance, or several run and ``instance`` is None.
+            UsageError: There is no such instance, or several are running and ``instance`` is None.
             SnapshotError: The world gave no usable snapshot; no file or manifest entry is left.
             WorldExitedError: The instance has ended; no file or manifest entry is left.
             ManifestError: The file is complete, but not registered.
@@ -371,7 +372,7 @@ class InstanceCalls(OpenWorld):
 
         Raises:
             ConfigError: ``timeout`` is not a number above 0.
-            UsageError: There is no such instance, or several run and ``instance`` is None.
+            UsageError: There is no such instance, or several are running and ``instance`` is None.
             SnapshotError: The world gave no usable snapshot.
             WorldExitedError: The instance has ended.
 
@@ -442,7 +443,7 @@ class InstanceCalls(OpenWorld):
 
         Raises:
             ConfigError: An argument is wrong.
-            UsageError: There is no such instance, or several run and ``instance`` is None.
+            UsageError: There is no such instance, or several are running and ``instance`` is None.
             SnapshotError: The world gave no usable snapshot; no file or manifest entry is left.
             WorldExitedError: The instance has ended.
             CheckpointSecretError: The archive would contain a secret.
@@ -501,7 +502,7 @@ class InstanceCalls(OpenWorld):
 
         Raises:
             ConfigError: ``path`` is not a path.
-            UsageError: There is no such instance, or several run and ``instance`` is None.
+            UsageError: There is no such instance, or several are running and ``instance`` is None.
             CheckpointError: The file is not an archive, or cannot be removed.
             ManifestError: The removal cannot be recorded in the manifest; the archive still exists.
 
@@ -627,7 +628,7 @@ class InstanceCalls(OpenWorld):
         Raises:
             WorldCallError: The world did not answer, or refused.
             WorldExitedError: The instance has ended.
-            UsageError: There is no such instance, or several run and ``instance`` is None.
+            UsageError: There is no such instance, or several are running and ``instance`` is None.
             ConfigError: ``access`` is not a result of :meth:`connect`, or ``timeout`` is not a
                 number above 0.
 
@@ -659,8 +660,8 @@ class InstanceCalls(OpenWorld):
             The client; the same object until it is closed, together with the world.
 
         Raises:
-            UsageError: There is no such instance, several run and ``instance`` is None, or the
-                world is not open in this event loop.
+            UsageError: There is no such instance, several are running and ``instance`` is None, or
+                the world is not open in this event loop.
             ConfigError: ``timeout`` is not a number above 0.
         """
         fleet = self._open_fleet()

@@ -110,7 +110,7 @@ def keep_report(
         directory: The directory that was judged.
         name: Name of the file.
         document: The report.
-        judged: The files that were judged, as for :class:`KeptReport`; None where unknown.
+        judged: The files that were judged, as for :class:`KeptReport`; None if unknown.
         version: The version of clawblox.
     """
     entries = {

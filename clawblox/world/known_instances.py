@@ -66,7 +66,7 @@ class Planning:
         self._lock = anyio.Lock()
 
     async def claim(self, run_dir: Path) -> None:
-        """Claim a run directory for this process; a second call does nothing.
+        """Claim a run directory for this process; a second call has no effect.
 
         Raises:
             RunLockedError: Another orchestrator runs many instances there.
@@ -236,7 +236,7 @@ class KnownInstances:
         Raises:
             UsageError: As :meth:`find`.
 
-        Cancellation: changes nothing.
+        Cancellation: has no effect.
         """
         if name is not None and name not in self._instances and name in self._past:
             return self._past[name].exit

@@ -220,7 +220,7 @@ class OpenWorld(WorldMetadata):
         resume_from: str | Path | Mapping[str, Any] | None = None,
         run_dir: str | Path | None = None,
     ) -> None:
-        """Label a run in its manifest; nothing is started, stopped or saved.
+        """Label a run in its manifest, without starting, stopping or saving an instance.
 
         A label that is None stays as it is in the manifest.
 

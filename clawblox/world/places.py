@@ -125,7 +125,8 @@ class WorldPlace(Protocol):
         """Return the answer to a request of an agent if it means success or a refusal.
 
         Raises:
-            ActionRefusedError: The session of the agent is known to be lost; nothing was sent.
+            ActionRefusedError: The session of the agent is known to be lost, so the request was not
+                sent.
             WorldCallError: There was no usable answer in time.
             WorldExitedError: The instance has ended.
 
@@ -360,7 +361,7 @@ def make_granter(place: FleetPlace) -> Callable[[AgentProgram, Access], Awaitabl
         try:
             base_url = await run_blocking(agent.grant_access, grant)
         except UsageError:  # it was closed in the meantime
-            await anyio.lowlevel.checkpoint_if_cancelled()  # by whoever closed it
+            await anyio.lowlevel.checkpoint_if_cancelled()  # close cancels it
             raise
         return attrs.evolve(access, base_url=base_url)
 

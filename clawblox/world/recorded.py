@@ -127,7 +127,7 @@ class RecordedPlace:
         return access
 
     def note_left(self, access: Access) -> None:
-        """Do nothing: only the owner of the instance keeps a roster."""
+        """Ignore the leave, because only the owner of the instance keeps a roster."""
 
     async def exchange(
         self, request: Request, body: bytes | None, waits: Waits, *, access: Access

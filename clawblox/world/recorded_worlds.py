@@ -69,7 +69,7 @@ def find_recorded_world(recording: FoundRecording, run_dir: Path | None) -> Path
 
 
 def find_forger(run_dir: Path, *believed: Path) -> str | None:
-    """Return why another user or an agent may have written files of a run, or None. Blocks.
+    """Return how another user or an agent may have written files of a run, or None. Blocks.
 
     Args:
         run_dir: The run directory, resolved.

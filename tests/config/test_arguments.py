@@ -114,7 +114,7 @@ def test_a_port_is_an_integer_in_range() -> None:
 
 
 @pytest.mark.parametrize("value", ["", None, 5, "local host"])
-def test_an_empty_host_is_refused(value: Any) -> None:
+def test_an_invalid_host_is_refused(value: Any) -> None:
     assert check_host("::1", "host") == "::1"
     with pytest.raises(ConfigError, match=r"^host: "):
         check_host(value, "host")

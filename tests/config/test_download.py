@@ -313,7 +313,7 @@ def test_nested_worlds_can_be_fetched_in_any_order(hub):
     assert hub.fetch("tree/main/lib/panda") == inner
 
 
-def test_an_interrupted_fetch_does_not_leave_a_world(hub, home):
+def test_remnants_of_an_interrupted_fetch_are_replaced(hub, home):
     left = home / "worlds" / "lab" / "worlds" / COMMIT / "panda"
     (left / "sub").mkdir(parents=True)
     (left / "sub" / "run.sh").write_text("hal")

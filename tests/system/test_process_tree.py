@@ -163,7 +163,7 @@ def test_a_missing_process_has_no_facts(start: Start) -> None:
     assert command_line(child.pid) == ""
 
 
-def test_the_boot_id_is_stable() -> None:
+def test_the_boot_id_is_a_uuid() -> None:
     assert uuid.UUID(boot_id()).hex == boot_id().replace("-", "")
 
 

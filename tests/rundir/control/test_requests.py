@@ -112,6 +112,6 @@ async def test_a_client_in_another_process_is_served(run_dir: Path) -> None:
 
 
 @pytest.mark.thorough
-async def test_the_client_alone_needs_no_logging_library() -> None:
+async def test_the_client_works_without_a_logging_library() -> None:
     code = "import clawblox.rundir.control_client, sys; assert 'structlog' not in sys.modules"
     await anyio.run_process([sys.executable, "-c", code])

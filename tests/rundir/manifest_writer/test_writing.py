@@ -250,7 +250,7 @@ def test_the_amount_of_unwritten_data_is_read_from_the_kernel():
 
 
 @pytest.mark.parametrize("by", ["apply", "close", "a flush after one that failed"])
-async def test_pending_updates_become_durable_by(tmp_path, monkeypatch, by):
+async def test_pending_updates_become_durable(tmp_path, monkeypatch, by):
     disk = Disk(monkeypatch)
     async with ManifestWriters() as writers:
         later = partial(writers.apply, tmp_path / "run", checkpoint("a"), durable=False)
