@@ -1,17 +1,18 @@
-"""Experiments: many generations of worlds with their agents, by a plan.
+"""Experiments: many generations of worlds and agents, run according to a plan.
 
 - ``async_experiment``: runs, pauses, resumes and forks the chains of a plan, in a directory.
 - ``sync_experiment``: the same without ``await``.
 - ``running``: an open experiment, and runs of its chains.
-- ``reading``: an experiment as its directory records it, whoever runs it.
+- ``reading``: an experiment as its directory records it, from any process.
 - ``harness``: continues experiments that the public generation scripts started.
-- ``inputs``, ``layout``: the files that a plan names, and the names and paths of its own files.
+- ``inputs``, ``layout``: the files that a plan names, and the names and paths of the experiment's
+files.
 - ``leftovers``, ``links``: finds and removes unneeded files; refuses links.
 - ``plan``: plans of experiments, and the chains of generations that they consist of.
 - ``history``: the journal, the state derived from it, and the next step.
 - ``schedule``: runs chains within the limits of a plan, over protocols for worlds and agents.
-- ``live``: these protocols on real worlds and agents.
-- ``cluster``: the same on the nodes of a cluster.
+- ``live``: implements these protocols with real worlds and agents.
+- ``cluster``: implements them on the nodes of a cluster.
 - ``notices``: notifies a command or an address of the plan of pauses, failures and the end.
 - ``tables``: rows, results and status, and the files of each chain.
 """

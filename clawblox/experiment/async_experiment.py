@@ -52,7 +52,7 @@ class AsyncExperiment:
     The same call continues an experiment that was interrupted by Ctrl-C, SIGKILL or a reboot.
 
     Args:
-        plan: The plan. If the directory has an experiment already, it is compared with its plan.
+        plan: The plan. It is compared with the recorded plan if the directory has an experiment.
         dir: Directory of the experiment; None means ``experiments/<name>``.
         score: Returns a number, or numbers by name, for a generation, in place of the plan's score.
             Its agents have stopped, its world runs. An async function takes a
@@ -68,7 +68,7 @@ class AsyncExperiment:
             never written to disk.
         accept: Accepted changes: ``duration``, ``save``, ``stop``, ``world``, ``prompts``,
             ``templates``; of agents, also ``budget``, ``version`` and limits, by their keys.
-        retry_failed: Whether chains that have failed are tried again.
+        retry_failed: Whether failed chains are retried.
         resume_from: An archive of this package or of the public generation scripts, from which the
             only chain continues its generation; None for none.
         grace_seconds: Seconds between TERM and KILL when worlds and agents are stopped.
@@ -290,7 +290,7 @@ class AsyncExperiment:
         """Run chains until each is done, has failed or is paused.
 
         Args:
-            chains: Their names; None means all. Branches that are added meanwhile run too.
+            chains: Their names; None means all. Branches that are added during the run also run.
 
         Returns:
             The run: await it for its :class:`RunOutcome`, or iterate over it for the row of each
@@ -317,7 +317,7 @@ class AsyncExperiment:
             self._require_open().pause(chains)
 
     async def stop(self, chains: Collection[str] | None = None, *, now: bool = False) -> None:
-        """Pause chains and wait until none of their attempts runs.
+        """Pause chains and wait until their attempts have ended.
 
         Args:
             chains: Their names; None means all.
@@ -352,8 +352,8 @@ class AsyncExperiment:
     ) -> list[str]:
         """Add branches of a checkpoint: each copies the world and all conversations of agents.
 
-        The branches run in the current run, or in the next :meth:`run`. Each gets a world of
-        its own, restored from the same snapshot, and copies of the agents' workspaces and
+        The branches run in the current run, or in the next :meth:`run`. Each gets a world of its
+        own, restored from the same snapshot, and copies of the agents' workspaces and
         conversations, which join the world as the same players. The original is never opened for
         writing.
 
@@ -374,7 +374,7 @@ class AsyncExperiment:
             The names of the branches.
 
         Raises:
-            ConfigError: An argument is wrong, or the branches lack something that they need.
+            ConfigError: An argument is wrong, or a requirement of the branches is missing.
             UsageError: The agents ran outside a sandbox, and the branches would run in parallel; or
                 a driver cannot branch its conversations.
 
@@ -395,10 +395,10 @@ class AsyncExperiment:
     async def rescore(
         self, score: Score | None = None, *, on_scored: OnRescored = ignore_rescored
     ) -> list[Row]:
-        """Score the committed generations again, from their checkpoints at the end.
+        """Score the committed generations again, from their final checkpoints.
 
-        Each world is restored alone, without agents, and stopped after its score. Scores that
-        cannot be computed again are kept.
+        Each world is restored without agents, scored and stopped. Scores that cannot be recomputed
+        are kept.
 
         Args:
             score: As for the constructor; None means that of the constructor, or of the plan.

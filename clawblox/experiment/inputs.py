@@ -1,8 +1,8 @@
-"""The files that an experiment reads: digests, copies and changes. Everything here blocks.
+"""Digests, copies and compares the files that an experiment reads. All functions block.
 
-The source of the world stays where it is. Prompts and templates are copied into the directory of
-the experiment, so that it can be resumed without the author's files. Digests do not depend on
-paths, because directories move.
+The source of the world stays in place. Prompts and templates are copied into the directory of the
+experiment, so it can be resumed without the author's files. Digests do not depend on paths, because
+directories may be moved.
 """
 
 from __future__ import annotations
@@ -89,12 +89,11 @@ def digest_world(
 ) -> dict[str, str]:
     """Return the digests of the source files of a world, by relative path.
 
-    Results of runs, caches and the history of git are left out. Links are not followed.
+    Results of runs, caches and git history are omitted. Links are not followed.
 
     Args:
         directory: The directory of the world.
-        experiment_dir: The directory of the experiment, which is left out too; None if it is
-            elsewhere.
+        experiment_dir: The directory of the experiment, also omitted; None if it is elsewhere.
         check: Called often; ends the call by raising an error.
 
     Raises:
@@ -223,7 +222,7 @@ def _digest_template(path: Path, check: Callable[[], None]) -> str:
 
 @contextmanager
 def _reading(key: str, path: Path) -> Iterator[None]:
-    """Name the field and its path in errors of files."""
+    """Add the field and its path to file errors."""
     try:
         yield
     except (FileNotFoundError, NotADirectoryError) as error:

@@ -126,13 +126,13 @@ def full_name(display: str, attempt_id: str, index: int) -> str:
 
 
 def agent_index(name: str) -> int:
-    """Return the place of an agent in its world, from its full name; 0 if the name has none."""
+    """Return the index of an agent in its world, from its full name; 0 if the name has none."""
     match = _INDEX.search(name)
     return int(match[1]) if match else 0
 
 
 def failed_name(attempt_id: str, at: datetime) -> str:
-    """Return the name of the run directory of an attempt that failed.
+    """Return the name of a failed attempt's run directory.
 
     Args:
         attempt_id: The name of the attempt.
@@ -142,7 +142,7 @@ def failed_name(attempt_id: str, at: datetime) -> str:
 
 
 def partial_name(attempt_id: str) -> str:
-    """Return the name of a run directory that is not complete yet."""
+    """Return the name of an incomplete run directory."""
     return f".{attempt_id}.partial"
 
 
@@ -161,17 +161,17 @@ def chain_dir(experiment_dir: Path, chain: str, layout: Layout) -> Path:
 
 
 def table_path(chain_dir: Path) -> Path:
-    """Return the table of a chain's committed generations."""
+    """Return the path of the table of a chain's committed generations."""
     return chain_dir / TABLE_NAME
 
 
 def pointer_path(chain_dir: Path) -> Path:
-    """Return the file that names the latest archive of a chain."""
+    """Return the path of the file that names a chain's latest archive."""
     return chain_dir / POINTER_NAME
 
 
 def runs_dir(chain_dir: Path) -> Path:
-    """Return the directory of a chain's run directories."""
+    """Return the parent directory of a chain's run directories."""
     return chain_dir / "runs"
 
 
@@ -181,7 +181,7 @@ def attempt_dir(chain_dir: Path, attempt_id: str) -> Path:
 
 
 def archive_path(chain_dir: Path, attempt_id: str, file: str) -> Path:
-    """Return an archive of an attempt.
+    """Return the path of an archive of an attempt.
 
     Args:
         chain_dir: The directory of the chain.
@@ -192,7 +192,7 @@ def archive_path(chain_dir: Path, attempt_id: str, file: str) -> Path:
 
 
 def workspace_path(attempt_id: str, agent: str) -> str:
-    """Return the workspace of an agent, relative to the directory of the chain.
+    """Return the path of an agent's workspace, relative to the directory of the chain.
 
     Args:
         attempt_id: The name of the attempt.

@@ -24,11 +24,11 @@ _NAME: Final = re.compile(r"\.(?:failed|rescored)-")
 
 
 def require_no_links(directory: Path, runs: Mapping[str, AbstractSet[str]], style: Layout) -> None:
-    """Check that all directories to which this package writes are in the experiment's directory.
+    """Check that all directories that this package writes to are inside the experiment's directory.
 
     Args:
-        directory: The directory of the experiment, which may be a link itself.
-        runs: The names of the runs of each chain; other entries beside them are not used.
+        directory: The directory of the experiment; it may itself be a link.
+        runs: The names of the runs of each chain; other entries are not used.
         style: Layout of the experiment.
 
     Raises:

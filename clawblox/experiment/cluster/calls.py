@@ -1,8 +1,7 @@
 """Numbered calls: each is made once, however often it is sent until its answer arrives.
 
-The driver sends a call again while it is unknown whether the host has received it, and gives up
-only when the host is lost by the rule of the lease. The host keeps each answer until the driver
-no longer waits for it.
+The driver repeats a call until it knows that the host has received it, and gives up only when the
+lease declares the host lost. The host keeps each answer until the driver no longer waits for it.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ _PAUSE_S: Final = 0.25
 
 
 class HostLostError(Exception):
-    """The lease of a host is over: neither it nor its agents live any more."""
+    """The lease of a host has expired, so neither it nor its agents are running."""
 
 
 class HostCaller:
-    """Makes calls to a host; several may wait at the same time. Made in their event loop.
+    """Makes calls to a host; several may wait at the same time. Create it in their event loop.
 
     Args:
         handle: The host.
         renewer: Its lease.
-        pause_s: Seconds until a call that was lost is sent again.
+        pause_s: Seconds before a lost call is repeated.
     """
 
     def __init__(self, handle: HostHandle, renewer: Renewer, *, pause_s: float = _PAUSE_S) -> None:
@@ -58,7 +57,7 @@ class HostCaller:
             HostLostError: The host is lost; whether the call has happened is unknown.
             Exception: What the method raises.
 
-        Cancellation: gives up the wait; the call may have happened, or may happen still.
+        Cancellation: gives up the wait; the call may have run or may still run.
         """
         self._latest = number = self._latest + 1
         self._pending.add(number)
@@ -70,7 +69,7 @@ class HostCaller:
                 answer = self._handle.call(number, pending, name, arguments)
                 await self._wait(answer)
                 if self._renewer.is_lost or not answer.done():
-                    break  # nothing is taken from it any more
+                    break  # its messages are ignored from now on
                 try:
                     return answer.result()
                 except CallLostError:
@@ -95,7 +94,7 @@ class HostCaller:
         is_over = anyio.Event()
         self._waits.add(is_over)
         try:
-            if future is not self._renewer.lost:  # whose callbacks would pile up
+            if future is not self._renewer.lost:  # its callbacks would pile up
                 future.add_done_callback(lambda _: self._run_in_loop(is_over.set))
             if not self._renewer.lost.done():
                 await is_over.wait()
@@ -108,16 +107,16 @@ class HostCaller:
 
 
 def _find_way_into_loop() -> Callable[[Callable[[], object]], None]:
-    """Return what runs a function in this event loop soon, in any thread and without waiting.
+    """Return a function that schedules a call in this event loop from any thread, without waiting.
 
-    That of anyio waits for the function, and so would block the thread of an engine.
+    anyio's own function waits for the call, so it would block an engine's thread.
     """
     token: Any = current_token()
     token = getattr(token, "native_token", token)  # anyio wraps it from 4.11 on
     run_soon = getattr(token, "run_sync_soon", None) or token.call_soon_threadsafe
 
     def run(function: Callable[[], object]) -> None:
-        with suppress(RuntimeError):  # the loop has ended, and its waits with it
+        with suppress(RuntimeError):  # the loop has ended, and with it all waits
             run_soon(function)
 
     return run
@@ -125,7 +124,7 @@ def _find_way_into_loop() -> Callable[[Callable[[], object]], None]:
 
 @attrs.define(eq=False)
 class _RunningCall:
-    """A call that the host runs or has run, and its outcome."""
+    """A running or finished call of the host, and its outcome."""
 
     has_ended: anyio.Event = attrs.field(factory=anyio.Event)
     value: Any = None
@@ -164,16 +163,16 @@ class Answers:
 
         Args:
             number: Number of the call.
-            pending: The calls whose answers the driver waited for when it sent this one. It has
-                done with all others up to their highest.
+            pending: The calls whose answers the driver awaited when it sent this one. All other
+                calls up to the highest of these are finished for the driver.
             run: Runs the call.
 
         Raises:
             ValueError: The driver no longer waits for this call, so it is not run.
-            HostEndedError: The host ends before the call has run to its end.
+            HostEndedError: The host ends before the call has finished.
             Exception: What ``run`` raises.
 
-        Cancellation: gives up the wait only; the call runs on.
+        Cancellation: gives up the wait only; the call continues.
         """
         self._forget_others(pending)
         if number not in self._pending:
@@ -189,7 +188,7 @@ class Answers:
         return found.value
 
     def _forget_others(self, pending: tuple[int, ...]) -> None:
-        """Forget what the driver does not wait for; messages may overtake each other."""
+        """Forget answers that the driver no longer awaits; messages may arrive out of order."""
         latest = max(pending)
         done = {number for number in self._pending if number <= latest} - set(pending)
         new = {number for number in pending if number > self._latest}

@@ -1,7 +1,7 @@
-"""Files that travel between the driver and a node in chunks, each complete or absent.
+"""Transfers files between the driver and a node in chunks; each arrives complete or not at all.
 
-However many files travel at the same time, few of their chunks do.
-What arrives is foreign: the chunks have to be those of the announced file, with its digest.
+Few chunks are in flight at a time, whatever the number of files. Received data are untrusted: the
+chunks must add up to the announced file, with its digest.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ from clawblox.system.files import MAX_DIGEST_BYTES, PartialFile, has_digest, wri
 from clawblox.system.regular_files import closing_fd, open_regular
 
 CHUNK_BYTES: Final = 8 << 20
-"""Size of every chunk of a file but the last."""
+"""Size of every chunk of a file except the last."""
 
 _UNDER_WAY: Final = 2
-"""Chunks of a file that travel at the same time."""
+"""Maximum chunks of one file in flight."""
 CHUNKS_AT_ONCE: Final = 8
-"""Chunks of all files that travel at the same time; each is in this process's memory."""
+"""Maximum chunks of all files in flight; each is held in this process's memory."""
 
 
 class TransferError(Exception):
-    """Files that arrived, or that should be sent, are damaged, too large or not allowed."""
+    """Received or outgoing files are damaged, too large or not allowed."""
 
 
 class FileChunk(bytes):
-    """Bytes of a file. An engine that pickles by protocol 5 need not copy them.
+    """Bytes of a file. An engine that pickles with protocol 5 need not copy them.
 
-    They arrive there as a read-only memoryview.
+    The receiver gets them as a read-only memoryview.
     """
 
     __slots__ = ()
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
-        """Return how the bytes travel: outside of the pickle where that is possible."""
+        """Return the pickled form, with the bytes out of band if possible."""
         if protocol < 5:  # type: ignore[operator] # pickle gives an int
             return bytes, (bytes(self),)
         return memoryview, (PickleBuffer(self),)
 
 
 class IncomingFile:
-    """A file that arrives in chunks, in any order, hidden beside its target. Everything blocks.
+    """A file received in chunks in any order, hidden next to its target. All methods block.
 
     Args:
-        target: Where the complete file will be; a file or link there is replaced.
+        target: Path of the complete file; an existing file or link is replaced.
         size: Its size in bytes.
         sha256: Its digest, in hexadecimal.
 
@@ -72,14 +72,14 @@ class IncomingFile:
         self._partial = PartialFile(target.parent, "pull")
 
     def write(self, offset: int, data: bytes | memoryview) -> None:
-        """Take a chunk.
+        """Write a chunk.
 
         Args:
             offset: Its place in the file, a multiple of :data:`CHUNK_BYTES`.
             data: All of its bytes.
 
         Raises:
-            TransferError: It is not a chunk of this file, or came before.
+            TransferError: It is not a chunk of this file, or is a repetition.
             OSError: It cannot be written.
         """
         if offset not in self._missing or len(data) != min(CHUNK_BYTES, self._size - offset):
@@ -89,13 +89,13 @@ class IncomingFile:
         self._missing.remove(offset)
 
     def publish(self, check: Callable[[], object] = lambda: None) -> None:
-        """Check the digest, and give the file its name.
+        """Check the digest, then rename the file to its target.
 
         Args:
             check: Called often.
 
         Raises:
-            TransferError: A chunk is missing, or the digest is another one.
+            TransferError: A chunk is missing, or the digest differs.
             OSError: It cannot be read or published.
         """
         if self._missing:
@@ -105,7 +105,7 @@ class IncomingFile:
         self._partial.publish(self._target, overwrite=True)
 
     def close(self) -> None:
-        """Remove received files unless they were published; call this at the end."""
+        """Remove the received file unless it was published; always call this at the end."""
         self._partial.close()
 
 
@@ -127,7 +127,7 @@ async def send_file(path: Path, send: Callable[[int, bytes], Awaitable[None]]) -
     """Send a file in chunks, two at a time.
 
     Args:
-        path: The file; nobody writes to it.
+        path: The file; it must not change during the transfer.
         send: Sends a chunk, given its offset and bytes.
 
     Raises:
@@ -147,20 +147,20 @@ async def send_file(path: Path, send: Callable[[int, bytes], Awaitable[None]]) -
 async def receive_file(
     size: int, sha256: str, read: Callable[[int, int], Awaitable[bytes | memoryview]], target: Path
 ) -> None:
-    """Receive a file in chunks, two at a time; it is complete and durable, or absent.
+    """Receive a file in chunks, two at a time. The file is complete and durable, or absent.
 
     Args:
         size: Its size in bytes.
         sha256: Its digest, in hexadecimal.
         read: Asks for a chunk, given its offset and size in bytes.
-        target: Where the file will be; a file or link there is replaced in the end.
+        target: Path of the file; an existing file or link is replaced at the end.
 
     Raises:
-        TransferError: A chunk has another size, the digest is another one, or it is too large.
+        TransferError: A chunk has the wrong size, the digest differs, or the file is too large.
         OSError: It cannot be written.
         Exception: What ``read`` raises, unchanged.
 
-    Cancellation: ends ``read``, and leaves nothing.
+    Cancellation: ends ``read`` and removes the partial file.
     """
     await in_own_task(partial(_receive, size, sha256, read, target))
 

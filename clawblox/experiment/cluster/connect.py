@@ -1,4 +1,4 @@
-"""The connection to the cluster that a plan names: the one place that chooses an engine."""
+"""Connects to the cluster that a plan names. Only this module chooses an engine."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def connect(cluster: Cluster) -> Engine:
 
 
 def require_safe(engine: Engine, cluster: Cluster) -> None:
-    """Refuse to send keys to a cluster where others could take them. Blocks.
+    """Refuse to send keys to a cluster where others could read them. Blocks.
 
     Args:
         engine: The connection.
         cluster: The table of the plan.
 
     Raises:
-        ConfigError: Anybody can run programs there, or read what travels.
+        ConfigError: Anyone can run programs on the cluster or read its traffic.
     """
     if not engine.has_token:
         raise ConfigError(
@@ -75,7 +75,7 @@ def gather(
         timeout: Seconds for all answers.
 
     Returns:
-        The answers by node, and the reasons of the nodes that have not answered.
+        The answers by node, and, for each node that has not answered, the reason.
     """
     answers, failures = {}, {}
     futures = engine.ask_nodes(function)

@@ -1,6 +1,6 @@
 """Engines: the protocol of a cluster, which places hosts on nodes and carries calls to them.
 
-All futures are completed by threads of the engine, so that both event loops can wait for them.
+Threads of the engine complete all futures, so both event loops can wait for them.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ _T = TypeVar("_T")
 
 
 class CallLostError(Exception):
-    """It is unknown whether a call has reached its host: the same call may be made again."""
+    """It is unknown whether a call reached its host; the same call may be repeated."""
 
 
 class HostEndedError(Exception):
-    """The process of a host has ended, as far as the engine knows; its agents may still live."""
+    """The engine reports that a host's process has ended; its agents may still be running."""
 
 
 class HostHandle(Protocol):
-    """A host that was asked for; its first call is answered when it has room on a node."""
+    """A requested host; its first call is answered once a node has room for it."""
 
     def call(
         self, number: int, pending: tuple[int, ...], name: str, arguments: tuple[Any, ...]
@@ -32,8 +32,8 @@ class HostHandle(Protocol):
 
         Args:
             number: Number of the call, from 1; a repeated call has the same number.
-            pending: Numbers of all calls that wait for their answers, this one among them. The host
-                may forget all others up to the highest of these.
+            pending: Numbers of all unanswered calls, including this one. The host may forget all
+                others up to the highest of these.
             name: The method.
             arguments: Its arguments, pickled on the way.
 
@@ -45,17 +45,17 @@ class HostHandle(Protocol):
     def renew(self, token: float | None) -> Future[float]:
         """Renew the lease of the host, :meth:`clawblox.experiment.cluster.host.AttemptHost.renew`.
 
-        It is answered although the host is busy with other calls.
+        The host answers even when it is busy with other calls.
 
         Args:
             token: The node's time in the answer before; None for the first renewal.
 
         Returns:
-            The node's time. It fails like :meth:`call`.
+            The node's time. The future fails like that of :meth:`call`.
         """
 
     def end(self) -> None:
-        """End the host with force, or withdraw it while it waits for room. Idempotent."""
+        """Kill the host, or withdraw the request while it waits for room. Idempotent."""
 
 
 class Engine(Protocol):
@@ -65,8 +65,8 @@ class Engine(Protocol):
         """Ask for a host on a node with the resources that a plan reserves for an attempt.
 
         Args:
-            cluster: What it reserves.
-            avoid: Names of nodes that get it only if no other node has room.
+            cluster: The table of the plan, with the reserved resources.
+            avoid: Names of nodes to use only if no other node has room.
         """
 
     def ask_nodes(
@@ -79,22 +79,22 @@ class Engine(Protocol):
             *arguments: Its arguments.
 
         Returns:
-            Its results by the name of the node; they fail like :meth:`HostHandle.call`.
+            Futures of the results by node name; they fail like :meth:`HostHandle.call`.
         """
 
     def describe(self) -> Sequence[str]:
-        """Return warnings about the cluster, for people: no token, for example."""
+        """Return warnings about the cluster for the user, such as a missing token."""
 
     def count_rooms(self, cluster: Cluster) -> Mapping[str, int]:
-        """Return how many attempts each node has resources for, by its name, if nothing runs."""
+        """Return how many attempts each idle node has resources for, by node name."""
 
     @property
     def has_token(self) -> bool:
-        """True if each node requires a token of all who connect. Blocks."""
+        """True if each node requires a token from every client. Blocks."""
 
     @property
     def is_private(self) -> bool:
-        """True if others cannot read what travels: it is encrypted, or stays here. Blocks."""
+        """True if others cannot read the traffic: it is encrypted or stays local. Blocks."""
 
     def close(self) -> None:
-        """End all hosts, and the connection if the engine has made it."""
+        """End all hosts, and close the connection if the engine opened it."""

@@ -1,8 +1,8 @@
-"""A host: the process on a node that runs one attempt, in a scratch directory of its own.
+"""A host: the process on a node that runs one attempt, in its own scratch directory.
 
-It has a ``LiveBackend`` there. It knows no engine: ``calls.Caller`` calls it, whatever carries the
-calls. It runs in asyncio's event loop, since that is what Ray gives to its processes. What one task
-enters, the same task leaves: the attempt is open in a task of its own, and calls only use it.
+It has its own ``LiveBackend`` and is independent of the engine: ``calls.HostCaller`` calls it
+through any engine. It runs in asyncio's event loop because Ray's processes do. A context must be
+left by the task that entered it, so a separate task holds the attempt open, and calls only use it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from clawblox.system.guard import guard
 from clawblox.telemetry.own_log import OwnLog
 
 NEWS_WAIT_S: Final = 1.0
-"""Seconds for which a question for news waits for some."""
+"""Seconds for which a request for news waits."""
 _MAX_EVENTS: Final = 1000
 _CALLS: Final = frozenset(
     {
@@ -60,9 +60,9 @@ _CALLS: Final = frozenset(
 )
 """The methods of a host that the driver may call."""
 _ATTEMPT_CALLS: Final = frozenset({"start", "send", "stop_agents", "world_time"})
-"""Those of its attempt."""
+"""Methods of the attempt that the driver may call."""
 _FILE_CALLS: Final = frozenset({"has", "expect", "put", "changes", "read", "remove"})
-"""Those of its files."""
+"""Methods of the files that the driver may call."""
 
 _log = OwnLog(__name__)
 
@@ -71,7 +71,7 @@ class AttemptHost:
     """Runs one attempt; see :class:`clawblox.experiment.cluster.remote_attempt.RemoteAttempt`.
 
     Args:
-        lease_s: Seconds for which it lives after a renewal of its lease.
+        lease_s: Length of its lease in seconds: it ends this long after the last renewal.
         node: Name of its node.
     """
 
@@ -99,7 +99,7 @@ class AttemptHost:
     # -- from the engine --------------------------------------------------------------------------
 
     def renew(self, token: float | None) -> float:
-        """Renew the lease; the guard keeps it, and ends this process and its agents after it.
+        """Renew the lease; when it expires, the guard ends this process and its agents.
 
         Args:
             token: The node's time in the answer before; None for the first renewal.
@@ -117,7 +117,7 @@ class AttemptHost:
     async def call(
         self, number: int, pending: tuple[int, ...], name: str, arguments: tuple[Any, ...]
     ) -> Reply:
-        """Call a method by its name; the same number is answered once.
+        """Call a method by its name; a repeated number runs only once.
 
         Args:
             number: Number of the call, from 1.
@@ -125,7 +125,7 @@ class AttemptHost:
             name: The method.
             arguments: Its arguments.
 
-        Cancellation: the method runs on, for the next call with this number.
+        Cancellation: the method continues, for the next call with this number.
         """
         if self._serving is None:
             self._serving = asyncio.get_running_loop().create_task(self._serve())
@@ -150,7 +150,7 @@ class AttemptHost:
             else:
                 raise UsageError(f"a host has no method {name!r}")
             if name != "news":
-                self._has_news.set()  # whatever it has done: files may have grown
+                self._has_news.set()  # files may have grown, whatever the outcome
         except Exception as error:  # noqa: BLE001 - it travels to the caller
             return Reply(error=_portable(error), state=self._state())
         return Reply(value=value, state=self._state())
@@ -168,11 +168,11 @@ class AttemptHost:
     # -- before an attempt ------------------------------------------------------------------------
 
     async def describe(self) -> Mapping[str, Any]:
-        """Make a place for files, and return the facts of this node, with its name.
+        """Make a directory for files, and return the facts of this node, with its name.
 
         Raises:
-            ClawbloxError: The directory for files of hosts cannot be used.
-            OSError: The place cannot be made.
+            ClawbloxError: The directory for the files of hosts is unusable.
+            OSError: The directory cannot be made.
 
         Cancellation: has no effect.
         """
@@ -180,10 +180,10 @@ class AttemptHost:
         return {"name": self._node, **await run_blocking(describe_node)}
 
     async def check(self, chain: Chain, env: Mapping[str, str] | None) -> None:
-        """Check that the programs of a chain's agents can work here; nothing is started.
+        """Check that the programs of a chain's agents can run here, without starting them.
 
         Raises:
-            AttemptError: A program is missing, or something else that does not pass.
+            AttemptError: A program is missing, or another check fails.
             ProviderError: A login has expired.
 
         Cancellation: has no effect.
@@ -193,7 +193,7 @@ class AttemptHost:
     async def check_program(
         self, chain: Chain, spec: AgentSpec, env: Mapping[str, str] | None
     ) -> str | None:
-        """Return the version of an agent's program here; None if it is not known.
+        """Return the version of an agent's program on this node, or None if unknown.
 
         Raises:
             AgentError: It cannot work.
@@ -207,13 +207,13 @@ class AttemptHost:
     # -- the attempt ------------------------------------------------------------------------------
 
     async def open(self, opening: AttemptOpening) -> None:
-        """Open an attempt, whose files were sent.
+        """Open an attempt; its files were sent before.
 
         Raises:
             AttemptError: It cannot be opened.
-            ClawbloxError: A file that was sent cannot be used.
+            ClawbloxError: A file that was sent is unusable.
 
-        Cancellation: it is opened nevertheless.
+        Cancellation: the attempt is opened regardless.
         """
         self._order = await run_blocking(self._files.unpack, opening)
         self._backend = self._make_backend(opening.env, opening.grace_s)
@@ -247,9 +247,9 @@ class AttemptHost:
         """End everything that the attempt has started; idempotent.
 
         Raises:
-            AttemptError: A defect in the bookkeeping of the attempt.
+            AttemptError: The attempt's bookkeeping has a defect.
 
-        Cancellation: it is ended nevertheless.
+        Cancellation: everything is ended regardless.
         """
         self._closing.set()
         if self._backend is not None:
@@ -262,7 +262,7 @@ class AttemptHost:
         self._has_news.set()
 
     def _note_event(self, _order: AttemptOrder, event: Event) -> None:
-        if len(self._events) < _MAX_EVENTS:  # they are in the files too
+        if len(self._events) < _MAX_EVENTS:  # the files contain them too
             self._events.append(event)
         self._has_news.set()
 
@@ -273,7 +273,7 @@ class AttemptHost:
         return self._attempt
 
     async def set_budgets(self, used: Sequence[Any], is_saving: bool) -> None:
-        """Set what each agent may still use.
+        """Set the remaining budget of each agent.
 
         Cancellation: has no effect.
         """
@@ -303,7 +303,7 @@ class AttemptHost:
     # -- files ------------------------------------------------------------------------------------
 
     async def snapshot(self) -> SavedSnapshot:
-        """Save a snapshot of the world, which can be read then.
+        """Save a snapshot of the world, which the driver can then read.
 
         Raises:
             WorldError: The world gave no usable snapshot.
@@ -318,11 +318,12 @@ class AttemptHost:
     async def checkpoint(
         self, kind: CheckpointKind, active_s: float, idle_wait: float
     ) -> SavedCheckpointFile:
-        """Make a checkpoint, which can be read then.
+        """Make a checkpoint, which the driver can then read.
 
         Args:
             kind: Why it is made.
-            active_s: Active seconds of the generation now; only before a periodic one they grow.
+            active_s: Active seconds of the generation now; they grow only before a periodic
+                checkpoint.
             idle_wait: Maximum seconds to wait for a moment between turns.
 
         Raises:
@@ -348,10 +349,10 @@ class AttemptHost:
         await self._opened.remove_checkpoint(file)
 
     async def news(self, marks: Mapping[str, ReadMark], wait_s: float) -> News:
-        """Return the news; wait for some, but not for long.
+        """Return the news, after a short wait for some.
 
         Args:
-            marks: What the driver has of the growing files.
+            marks: How far the driver has copied each growing file.
             wait_s: Maximum seconds to wait for a signal or an event.
 
         Cancellation: nothing is lost.
@@ -371,7 +372,7 @@ class AttemptHost:
 
 
 def _portable(error: Exception) -> Exception:
-    """Return an error that can be unpickled, or else one with its text."""
+    """Return the error if it can be pickled and unpickled, else a portable error with its text."""
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
     except Exception:  # noqa: BLE001 - whatever its class does

@@ -1,6 +1,6 @@
-"""The files of a host: the driver sends some before an attempt, and receives others from it.
+"""The files of a host: those that the driver sends before an attempt, and those it receives.
 
-Everything here blocks.
+All functions block.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from clawblox.system.trees import discard_tree
 
 LAYOUT: Final[Layout] = "chains"
 _BUNDLES: Final = ("run", "agents", "world")
-"""Bundles of the driver: the run directory; the agents of another attempt, for the phase ``score``;
-the world, unless it is there."""
+"""Bundles from the driver: the run directory; the agents of another attempt, for the phase
+``score``; the world, unless the node has it."""
 _CHANGES: Final = "changes"
 
 
@@ -72,11 +72,11 @@ class HostFiles:
         self._incoming[name].write(offset, data)
 
     def unpack(self, opening: AttemptOpening) -> AttemptOrder:
-        """Unpack the received files; return the attempt with the paths that it has here.
+        """Unpack the received files; return the attempt with its paths on this node.
 
         Raises:
             TransferError: A bundle is damaged.
-            ClawbloxError: A file cannot be used.
+            ClawbloxError: A file is unusable.
             OSError: A file cannot be written.
         """
         order = opening.order
@@ -118,21 +118,21 @@ class HostFiles:
     # -- to the driver ----------------------------------------------------------------------------
 
     def give(self, path: Path) -> None:
-        """Let the driver read an archive or a snapshot by its name; it travels alone."""
+        """Let the driver read an archive or a snapshot by its name, separately from the bundles."""
         self._given[path.name] = path
 
     def take_back(self, name: str) -> None:
-        """Undo :meth:`give`, for an archive that is removed."""
+        """Undo :meth:`give` for a removed archive."""
         self._given.pop(name, None)
 
     def changes(self, part: str, token: int) -> Changes:
         """Pack the changes in a part of the run directory, to be read as ``changes``.
 
-        Growing files travel with the news.
+        Growing files are sent with the news.
 
         Args:
-            part: Beginning of the names of its files; empty for all files.
-            token: State of the files that the driver has, from the answer before; 0 at first.
+            part: Prefix of the file names; empty for all files.
+            token: The state that the driver has, from the previous answer; 0 at first.
         """
         before, now = (
             {name: stamp for name, stamp in listed.items() if self._travels(name, part)}
@@ -158,5 +158,5 @@ class HostFiles:
         return read_chunk(self._given[name], offset, size)
 
     def remove(self) -> None:
-        """Remove all files of the host but worlds, when the driver has them."""
+        """Remove all files of the host except worlds, once the driver has them."""
         discard_tree(self.place)

@@ -1,8 +1,8 @@
 """The lease between driver and host: its rule, and the thread that renews it.
 
-A renewal carries the time that the node gave in its answer before, so one that arrives late extends
-the lease by the rest only, and the driver knows the latest end: the time at which it received that
-answer, plus the length. The clocks of two machines are never compared; only lengths are.
+A renewal carries the node's time from the previous answer, so a late renewal extends the lease by
+less, and the driver knows the latest end: the time at which it received that answer, plus the
+length. Only durations are compared between machines, never clocks.
 
 All times are seconds of CLOCK_BOOTTIME, which counts while a process is stopped or its machine
 sleeps.
@@ -22,9 +22,9 @@ import attrs
 from clawblox.experiment.cluster.engine import HostEndedError, HostHandle
 
 MARGIN_S: Final = 1.0
-"""Seconds after which a host without a lease is gone: the drift of clocks, and its killing.
+"""Seconds after the end of its lease until a host has certainly ended: clock drift and the kill.
 
-It covers clocks that differ by 1 % for leases of up to 100 seconds.
+They cover clock rates that differ by 1 % for leases of up to 100 seconds.
 """
 
 _INTERVAL_S: Final = 5.0
@@ -42,7 +42,7 @@ class HostLease:
     Attributes:
         length_s: Its length in seconds.
         token: The node's time to send with the next renewal; None for the first one.
-        bound: The driver's time until which the host may live; None before the first answer.
+        bound: The driver's time until which the host may run; None before the first answer.
     """
 
     length_s: float
@@ -50,11 +50,11 @@ class HostLease:
     bound: float | None = attrs.field(init=False, default=None)
 
     def answered(self, token: float, at: float) -> None:
-        """Take the answer to a renewal; one that was overtaken or came too late changes nothing.
+        """Apply the answer to a renewal; ignore answers that are late or were overtaken.
 
         Args:
             token: The node's time in the answer.
-            at: The driver's time at which it was received, or a later one.
+            at: The driver's time at which it was received, or a later time.
         """
         if not self.is_over(at) and (self.token is None or token > self.token):
             self.token, self.bound = token, at + self.length_s
@@ -77,15 +77,15 @@ class Tenancy:
     deadline: float | None = attrs.field(init=False, default=None)
 
     def renew(self, token: float | None, now: float) -> float:
-        """Extend the lease, and return its deadline, which never comes nearer.
+        """Extend the lease, and return its deadline, which never moves back.
 
         Args:
-            token: The node's time in an earlier answer. None starts the lease; when it has started
-                already, since that answer was lost, None extends nothing.
+            token: The node's time in an earlier answer. None starts the lease; if it has already
+                started because that answer was lost, None does not extend it.
             now: The node's time.
 
         Raises:
-            ValueError: The lease is over, or the token is none that this host gave.
+            ValueError: The lease is over, or this host never gave that token.
         """
         if self.is_over(now):
             raise ValueError("the lease of this host is over")
@@ -103,10 +103,10 @@ class Tenancy:
 
 
 class Renewer:
-    """Renews the lease of a host in a thread, so that a busy event loop costs no host.
+    """Renews the lease of a host in a thread, so a busy event loop cannot lose a host.
 
-    All renewers of a process share one thread. What an engine says shortens no lease: a host whose
-    process has ended may have left agents behind.
+    All renewers of a process share one thread. An engine's report never shortens a lease, because a
+    host whose process has ended may have left agents running.
 
     Args:
         handle: The host.
@@ -115,9 +115,9 @@ class Renewer:
 
     Attributes:
         granted: Done when the host has a lease. Until then it accepts no requests.
-        lost: Done once, in the thread of the renewers, with the reason for people, when the host is
-            lost. One that ended before its first renewal has run nothing, and is lost at once.
-            :meth:`stop` cancels it.
+        lost: Completed in the thread of the renewers when the host is lost, with the reason as
+            text. A host that ended before its first renewal has run nothing and is lost
+            immediately. :meth:`stop` cancels the future.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Renewer:
 
     @property
     def bound(self) -> float | None:
-        """The driver's time until which the host may live; None before its first answer."""
+        """The driver's time until which the host may run; None before its first answer."""
         return self._lease.bound
 
     @property
@@ -150,11 +150,11 @@ class Renewer:
         return is_told or self._lease.is_over(self._now())
 
     def start(self) -> None:
-        """Start to renew."""
+        """Start renewing."""
         _thread.add(self)
 
     def stop(self) -> None:
-        """Stop to renew; the host ends with its lease, and is not called lost. Idempotent.
+        """Stop renewing; the host ends with its lease and is not reported lost. Idempotent.
 
         Calls that still wait fail with ``concurrent.futures.CancelledError``.
         """
@@ -162,9 +162,9 @@ class Renewer:
         _thread.has_news.set()
 
     def run_due(self) -> float | None:
-        """Perform due actions; return the seconds until the next look, None if there is none.
+        """Perform due actions; return the seconds until the next action, or None.
 
-        Called by the thread.
+        The thread calls this.
         """
         now = self._now()
         if self._lease.is_over(now):
@@ -179,7 +179,7 @@ class Renewer:
         return max(0.0, min(self._next_at, over_at) - now)
 
     def _renew(self) -> None:
-        """Send a renewal, beside those that hang; but only one while the host waits for room."""
+        """Send a renewal even if earlier ones hang, but only one while the host waits for room."""
         token = self._lease.token
         if token is not None or not self._is_asked:
             self._is_asked = True
@@ -189,7 +189,7 @@ class Renewer:
                 self._error, self._is_asked = error, False
 
     def _note(self, renewal: Future[float]) -> None:
-        """Take the answer to a renewal, in a thread of the engine."""
+        """Apply the answer to a renewal, in a thread of the engine."""
         at = self._now()
         try:
             token = renewal.result()
@@ -205,7 +205,7 @@ class Renewer:
                 self.granted.set_result(None)
 
     def _lose(self, text: str) -> None:
-        with suppress(InvalidStateError):  # it was lost before, or has been stopped
+        with suppress(InvalidStateError):  # the host was already lost, or the renewer stopped
             self.lost.set_result(text if self._error is None else f"{text} ({self._error})")
 
 

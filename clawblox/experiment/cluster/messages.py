@@ -1,4 +1,4 @@
-"""The messages between the driver and a host. Values only; everything in them can be pickled."""
+"""The messages between the driver and a host: values that can be pickled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EVENTS: Mapping[str, type[Event]] = {
 
 @attrs.frozen(kw_only=True)
 class AttemptOpening:
-    """An attempt that a host opens, besides the files that were sent before.
+    """An attempt for a host to open; its files were sent before.
 
     Attributes:
         order: The attempt.
@@ -89,10 +89,10 @@ class Changes:
     """The files of a part of a run directory that have changed since the part was last sent.
 
     Attributes:
-        token: Names the state of the files, for the next call.
-        size: Bytes of the bundle in which they travel.
+        token: The state of the files, for the next call.
+        size: Size of the bundle in bytes.
         sha256: Its digest.
-        gone: Names that exist no longer.
+        gone: Names that no longer exist.
     """
 
     token: int
@@ -102,7 +102,7 @@ class Changes:
 
 
 def pack_event(event: Event) -> tuple[str, Mapping[str, Any]]:
-    """Return an event as it travels: its data are read-only views, which cannot be pickled."""
+    """Return a picklable form of an event, whose data are read-only views."""
     members = attrs.asdict(event, recurse=False)
     plain = {
         name: dict(value) if isinstance(value, Mapping) else value
@@ -112,6 +112,6 @@ def pack_event(event: Event) -> tuple[str, Mapping[str, Any]]:
 
 
 def unpack_event(packed: tuple[str, Mapping[str, Any]]) -> Event:
-    """Return the event that travelled."""
+    """Return the event of a packed form."""
     kind, members = packed
     return _EVENTS[kind](**members)

@@ -1,9 +1,10 @@
-"""The growing files of a run directory on a node, of which the driver has a copy a second later.
+"""Mirrors the growing files of a run directory on a node to the driver, about a second later.
 
-Both sides choose the files by the same patterns. The node tells versions of a file apart by a mark:
-a digest of its inode, its first and its last bytes before an offset. A file that was replaced, cut
-or overwritten there is sent again from its start. Changes elsewhere in a file that goes on growing
-are not noticed, and files that are gone stay; the pull of the whole directory has them. All blocks.
+Both sides choose the files by the same patterns. The node identifies a version of a file by a mark:
+a digest of its inode, its first bytes, and its last bytes before an offset. A file that was
+replaced, truncated or overwritten there is sent again from its start. The mirror misses other
+changes in a growing file and keeps deleted files; the pull of the whole directory corrects both.
+All functions block.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ PATTERNS: Final = (
     "agents/*/usage.json",
 )
 """Mirrored files of a run directory: logs with their indexes and older segments, recordings, events
-of agents, and their usage, which is replaced each time. Hidden files are partial ones."""
+of agents, and their usage, which is replaced each time. Hidden files are incomplete."""
 
 POLL_BYTES: Final = 4 << 20
-"""Maximum bytes of a poll."""
+"""Maximum bytes per poll."""
 
 MAX_FILES: Final = 1000
 MAX_FILE_BYTES: Final = 4 << 30
@@ -49,14 +50,14 @@ MAX_FILE_BYTES: Final = 4 << 30
 _END_BYTES: Final = 4096
 _DIGEST_BYTES: Final = 32
 _IN_THE_WAY: Final = (*CHANGED, errno.EISDIR, errno.EMLINK)
-"""Errors of a copy that is gone, or that something else has replaced."""
+"""Errors of a copy that was removed or replaced."""
 
 
 class ReadMark(NamedTuple):
-    """The end of the bytes that were read of one version of a file.
+    """Position up to which one version of a file was read.
 
     Attributes:
-        offset: Offset behind the last byte.
+        offset: Offset after the last byte read.
         digest: Digest of the version; only the node knows its meaning.
     """
 
@@ -69,7 +70,7 @@ class FileGrowth(NamedTuple):
 
     Attributes:
         name: Its path in the run directory.
-        offset: Their offset; 0 for a file that is new, or that was replaced or cut.
+        offset: Their offset; 0 for a new, replaced or truncated file.
         data: The bytes.
         digest: Digest of the mark behind them.
     """
@@ -88,7 +89,7 @@ def read_growth(
 ) -> list[FileGrowth]:
     """Return the bytes appended to the mirrored files since the last read.
 
-    Files that have little to send are sent first, and what they leave is shared by the others.
+    Files with few new bytes are sent first; the others share the rest of the limit.
 
     Args:
         run_dir: The run directory.
@@ -104,7 +105,7 @@ def read_growth(
     names = sorted(waiting, key=lambda name: (name not in marks, name))[:MAX_FILES]
     growths: list[FileGrowth] = []
     for number, name in enumerate(sorted(names, key=waiting.__getitem__)):
-        with contextlib.suppress(OSError):  # it is gone, or is something else
+        with contextlib.suppress(OSError):  # removed or replaced
             share = limit // (len(names) - number)
             if growth := _read_file(run_dir, name, marks.get(name), share):
                 growths.append(growth)
@@ -125,7 +126,7 @@ def _read_file(run_dir: Path, name: str, mark: ReadMark | None, limit: int) -> F
         data = os.pread(fd, max(0, min(limit, MAX_FILE_BYTES - offset)), offset)
     if is_same and not data:
         return None
-    # Of the version that was read; the file may have a newer version by now.
+    # The mark of the version that was read; the file may have a newer version by now.
     return FileGrowth(name, offset, data, _digest(inode, first + data, last + data))
 
 
@@ -140,7 +141,7 @@ def _digest(inode: int, first: bytes, last: bytes) -> bytes:
 
 
 class Mirror:
-    """Copies of the growing files of a run directory on a node. Its files are foreign.
+    """Copies of the growing files of a run directory on a node, whose contents are untrusted.
 
     Args:
         run_dir: The run directory of the driver.
@@ -158,16 +159,16 @@ class Mirror:
         self.last_at: float | None = None
 
     def apply(self, growths: Iterable[FileGrowth]) -> None:
-        """Copy the answer to a poll; no link is followed.
+        """Copy the answer to a poll without following links.
 
-        A copy that was changed or moved here is made again by the next polls.
+        The next polls recreate copies that were changed or moved here.
 
         Args:
-            growths: The answer, foreign.
+            growths: The answer, untrusted.
 
         Raises:
-            TransferError: Something in it is not allowed; the growths before it were copied.
-            OSError: A copy cannot be written, and is made again by the next polls.
+            TransferError: A growth is not allowed; those before it were copied.
+            OSError: A copy cannot be written; the next polls recreate it.
         """
         left = POLL_BYTES
         for growth in growths:
@@ -197,7 +198,7 @@ class Mirror:
 
     def _write(self, growth: FileGrowth) -> None:
         with opened_parent(self._run_dir, growth.name, creates=True) as (parent, name):
-            directory = f"/proc/self/fd/{parent}"  # no link leads elsewhere
+            directory = f"/proc/self/fd/{parent}"  # rejects links
             if growth.offset == 0:
                 with contextlib.closing(PartialFile(directory, "mirror")) as partial:
                     write_all(partial.fd, growth.data)
@@ -210,7 +211,7 @@ class Mirror:
 
 
 def is_mirrored(name: str) -> bool:
-    """Return whether a path in a run directory is that of a growing file."""
+    """Return whether a path in a run directory matches the patterns of growing files."""
     parts = name.split("/")
     return any(
         len(parts) == len(wanted := pattern.split("/")) and all(map(fnmatchcase, parts, wanted))

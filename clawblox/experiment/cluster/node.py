@@ -1,4 +1,4 @@
-"""The machine of a node, and the process there in which a host runs; they know no engine."""
+"""The machine of a node, and the process of a host on it, independent of the engine."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from clawblox import __version__
 from clawblox.system.files import available_bytes
 
 ENGINE_PREFIX: Final = "RAY_"
-"""Beginning of the names of Ray's environment variables, of which one is the token."""
+"""Prefix of Ray's environment variables, including the one that holds the token."""
 MACHINE_FACTS: Final = ("processor", "libc", "python")
-"""What the state of a program may depend on, which a continuation may meet again or not."""
+"""Facts of a machine that a program's state may depend on."""
 SCRATCH_ENV: Final = "CLAWBLOX_SCRATCH"
-"""Directory for the files of hosts; by default that for temporary files."""
+"""Variable with the directory for the files of hosts; default: the temporary directory."""
 _MAX_LINES: Final = 1000
 _UNKNOWN: Final = "unknown"
 _CPUINFO: Final = Path("/proc/cpuinfo")
 _MODELS: Final = ("model name", "cpu model", "cpu", "CPU part")
-"""Keys by which kernels name a processor, for different architectures."""
+"""Keys of the processor's name in ``/proc/cpuinfo``, for different architectures."""
 _FAR_AWAY: Final = {
     socket.AF_INET: ("192.0.2.1", 9),
     socket.AF_INET6: ("2001:db8::1", 9),
@@ -33,7 +33,7 @@ _FAR_AWAY: Final = {
 
 
 def machine_facts() -> dict[str, str]:
-    """Return what the state of a program may depend on: ``processor``, ``libc`` and ``python``."""
+    """Return facts that a program's state may depend on: ``processor``, ``libc`` and ``python``."""
     return {
         "processor": f"{platform.machine()} {_processor_model()}",
         "libc": " ".join(platform.libc_ver()).strip() or _UNKNOWN,
@@ -42,7 +42,7 @@ def machine_facts() -> dict[str, str]:
 
 
 def scratch_parent() -> Path:
-    """Return the directory in which hosts of this machine have theirs."""
+    """Return the directory that contains the hosts' directories on this machine."""
     return Path(os.environ.get(SCRATCH_ENV) or tempfile.gettempdir())
 
 
@@ -50,9 +50,9 @@ def describe_node() -> dict[str, Any]:
     """Return the facts of this machine and this process, as a node of a cluster. Blocks.
 
     Returns:
-        Those of :func:`machine_facts`, and ``clawblox`` and ``engine``, versions; ``route_out``,
-        ``token`` and ``tls``, whether there is one; ``niceness``; and ``scratch_bytes``, free for
-        the directories of attempts.
+        The facts of :func:`machine_facts`; the versions ``clawblox`` and ``engine``; the flags
+        ``route_out``, ``token`` and ``tls``; ``niceness``; and ``scratch_bytes``, the space free
+        for the directories of attempts.
     """
     return {
         "clawblox": __version__,
@@ -77,7 +77,7 @@ def _processor_model() -> str:
 
 
 def _engine_build() -> str:
-    """Return the library that saved worlds of the engine depend on; its import would be slow."""
+    """Return the library that the engine's saved worlds depend on, without its slow import."""
     from importlib import metadata
 
     try:
@@ -99,10 +99,10 @@ def _has_route(family: socket.AddressFamily) -> bool:
 
 
 def prepare_process() -> int:
-    """Prepare this thread and its process for programs that they start, which inherit both.
+    """Prepare this thread and its process for the programs that they will start.
 
-    Environment variables of Ray are removed, and SIGINT, which Ray blocks, is unblocked. Call it
-    in the thread of the host's event loop, before anything is started there.
+    Environment variables of Ray are removed, and SIGINT, which Ray blocks, is unblocked. Call it in
+    the thread of the host's event loop, before anything is started there.
 
     Returns:
         The niceness of the process. Ray's own is 15 unless ``RAY_worker_niceness=0`` was set when
@@ -120,9 +120,9 @@ def requires_token() -> bool:
 
 
 class NodeLog:
-    """The lines of this package's own log in this process, which the driver takes.
+    """The lines of this package's own log in this process, to be sent to the driver.
 
-    It configures structlog, as an application does.
+    Creating it configures structlog, as an application does.
     """
 
     def __init__(self) -> None:
@@ -140,6 +140,6 @@ class NodeLog:
         raise DropEvent
 
     def take(self) -> list[tuple[str, str, dict[str, str]]]:
-        """Return the lines since the call before: level, event and fields."""
+        """Return the lines since the previous call: level, event and fields."""
         lines, self._lines = self._lines, []
         return lines

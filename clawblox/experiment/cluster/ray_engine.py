@@ -1,6 +1,6 @@
 """The engine that places hosts on the nodes of a Ray cluster. Only this module imports Ray.
 
-Ray must be 2.60 or newer, and the same version on all nodes, as Python must be.
+All nodes must have the same version of Python and of Ray, at least 2.60.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 _T = TypeVar("_T")
 
 ANSWER_TIMEOUT_S = 5.0
-"""Seconds for the head of a cluster to accept a connection; Ray itself would try for minutes."""
+"""Seconds to wait for the head of a cluster to accept a connection; Ray would try for minutes."""
 TOKEN_TIMEOUT_S = 60.0
-"""Seconds for each node to report whether it requires a token; mostly the start of a worker."""
+"""Seconds for each node to report whether it requires a token; most is the start of a worker."""
 _CALLS = 1000
-"""Calls of a host that run at the same time; more are never made."""
+"""Maximum concurrent calls to a host; more are never made."""
 _OPTIONS: Mapping[str, Any] = {
     "max_restarts": 0, "max_task_retries": 0, "lifetime": "non_detached",
     "max_concurrency": _CALLS, "concurrency_groups": {"lease": _CALLS},
@@ -56,11 +56,11 @@ _ENDED = (
     exceptions.OutOfMemoryError, exceptions.RuntimeEnvSetupError,
     exceptions.ActorUnschedulableError, exceptions.TaskUnschedulableError,
 )  # fmt: skip
-"""Errors of an actor or a task that no longer runs. A call that meets another one is unknown."""
+"""Errors of an ended actor or task. After other errors, a call's outcome is unknown."""
 
 
 class _Actor:
-    """Runs a host in a process of its own on a node."""
+    """Runs a host in its own process on a node."""
 
     def __init__(self, host_class: Callable[[str], Any]) -> None:
         names, node = _name_nodes(), ray.get_runtime_context().get_node_id()
@@ -78,7 +78,7 @@ class _Actor:
 
 
 class RayHost:
-    """A host that was asked for; implements :class:`clawblox.experiment.cluster.engine.HostHandle`.
+    """A requested host; implements :class:`clawblox.experiment.cluster.engine.HostHandle`.
 
     Args:
         actor: Its actor, as soon as Ray knows it.
@@ -115,26 +115,26 @@ class RayHost:
         return outcome
 
     def end(self) -> None:
-        """End the host with force, or withdraw it while it waits for room. Idempotent."""
+        """Kill the host, or withdraw the request while it waits for room. Idempotent."""
         if self in self._hosts:
             self._hosts.discard(self)
             self._control.submit(self._kill)
 
     def _kill(self) -> None:
-        with contextlib.suppress(Exception):  # there is no actor, or no connection any more
+        with contextlib.suppress(Exception):  # no actor or no connection
             ray.kill(self._actor.result())
 
 
 class RayEngine:
     """A connection to a Ray cluster; implements :class:`clawblox.experiment.cluster.engine.Engine`.
 
-    An existing connection of this process is used, and never shut down. It exists in tasks and
-    actors of Ray, for example. Calls to hosts, their starts and their ends never wait for the
-    cluster; ``ask_nodes``, ``describe``, ``close`` and the properties wait for its head.
+    An existing connection of this process, such as in Ray's tasks and actors, is used and never
+    shut down. Starting, calling and ending hosts never waits for the cluster; ``ask_nodes``,
+    ``describe``, ``close`` and the properties wait for its head.
 
     Args:
-        address: Address of the cluster: ``"host:port"``, or ``"auto"`` for that of ``RAY_ADDRESS``,
-            the cluster of this machine or the existing connection.
+        address: Address of the cluster: ``"host:port"``, or ``"auto"`` for the address in
+            ``RAY_ADDRESS``, the cluster of this machine or the existing connection.
         host_class: Class of the hosts, which is called with the name of the node.
 
     Raises:
@@ -146,7 +146,8 @@ class RayEngine:
         self._host_class = host_class
         self._hosts: set[RayHost] = set()
         # Ray replaces the handler of SIGTERM when it connects in the main thread, so this thread
-        # connects. It also does whatever would block an event loop while the head is away.
+        # connects. It also makes the calls that would block an event loop while the head is
+        # unreachable.
         self._control = ThreadPoolExecutor(1, thread_name_prefix="clawblox-ray")
         try:
             self._is_own = self._control.submit(_connect, address).result()
@@ -168,14 +169,14 @@ class RayEngine:
             memory=cluster.memory,
             resources=dict(cluster.resources),
             label_selector={"ray.io/node-id": f"!in({','.join(lost)})"} if lost else None,
-            fallback_strategy=[{"label_selector": {}}] if lost else None,  # any node
+            fallback_strategy=[{"label_selector": {}}] if lost else None,  # on any node
         )
         return actor_class.remote(self._host_class)
 
     def ask_nodes(
         self, function: Callable[..., _T], *arguments: object
     ) -> Mapping[str, Future[_T]]:
-        """Call a function of a module once on each node; the keys are the names of the nodes."""
+        """Call a function of a module once on each node; the keys are node names."""
         return self._control.submit(self._ask, function, arguments).result()
 
     def _ask(self, function: Callable[..., Any], arguments: Iterable[Any]) -> dict[str, Any]:
@@ -189,7 +190,7 @@ class RayEngine:
         return answers
 
     def count_rooms(self, cluster: Cluster) -> Mapping[str, int]:
-        """Return how many attempts each node has resources for, by its name, if nothing runs."""
+        """Return how many attempts each idle node has resources for, by node name."""
         return self._control.submit(_count_rooms, cluster).result()
 
     @property
@@ -199,7 +200,7 @@ class RayEngine:
 
     @property
     def is_encrypted(self) -> bool:
-        """True if the connection is encrypted; the cluster then accepts no plain one."""
+        """True if the connection is encrypted; the cluster then refuses unencrypted connections."""
         return os.environ.get("RAY_USE_TLS", "").lower() in ("1", "true")
 
     @property
@@ -210,7 +211,7 @@ class RayEngine:
 
     @functools.cached_property
     def has_token(self) -> bool:
-        """True if each node requires a token of all who connect.
+        """True if each node requires a token from every client.
 
         The nodes are asked, since a driver with a token may join a cluster that requires none.
         """
@@ -220,12 +221,12 @@ class RayEngine:
         return False
 
     def describe(self) -> Sequence[str]:
-        """Return warnings about the cluster, for people."""
+        """Return warnings about the cluster for the user."""
         warnings = [] if self.has_token else [_OPEN]
         return warnings if self.is_private else [*warnings, _PLAIN]
 
     def close(self) -> None:
-        """End all hosts, and the connection if this engine has made it. Idempotent."""
+        """End all hosts, and close the connection if this engine opened it. Idempotent."""
         for host in [*self._hosts]:
             host.end()
         self._control.shutdown()
@@ -236,7 +237,7 @@ class RayEngine:
 
 
 def _connect(address: str) -> bool:
-    """Connect to a cluster, unless this process is connected; return whether this has connected."""
+    """Connect to a cluster unless this process is connected; return whether this call connected."""
     if ray.is_initialized():
         existing = ray.get_runtime_context().gcs_address
         if address != "auto" and canonicalize_bootstrap_address(address) != existing:
@@ -267,7 +268,7 @@ def _live_nodes() -> list[dict[str, Any]]:
 
 
 def _name_nodes() -> dict[str, str]:
-    """Return the names of the living nodes by their ids; names that several have are made unique.
+    """Return the names of the live nodes by id, with duplicate names made unique.
 
     A node's name in Ray is its address unless ``ray start --node-name`` gave another.
     """
@@ -289,13 +290,13 @@ def _count_rooms(cluster: Cluster) -> dict[str, int]:
 
 def _new_future() -> Future[Any]:
     future: Future[Any] = Future()
-    future.set_running_or_notify_cancel()  # it can no longer be cancelled: a call ends by a call
+    future.set_running_or_notify_cancel()  # it can no longer be cancelled; only a call ends a call
     return future
 
 
 @contextlib.contextmanager
 def _failing(outcome: Future[Any]) -> Iterator[None]:
-    """Make an exception in the block the outcome."""
+    """Fail the outcome with an exception of the block."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - whoever waits for the outcome gets it
@@ -313,7 +314,7 @@ def _forward(answer: ray.ObjectRef[Any], outcome: Future[Any]) -> None:
 
 
 def translate(error: Exception) -> Exception:
-    """Return what an engine raises for an error of a call."""
+    """Return the engine's error for an error of a call."""
     match error:
         case exceptions.RayTaskError(cause=Exception() as cause) if not isinstance(cause, RayError):
             return cause

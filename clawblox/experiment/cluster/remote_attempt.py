@@ -1,8 +1,8 @@
 """An attempt that a host runs on a node, as the driver sees it.
 
-It implements :class:`~clawblox.experiment.schedule.ports.Attempt`: each method is a call. What the
-agents do and use is as old as the last answer, which each call brings; the files of the attempt are
-brought here as the methods say.
+It implements :class:`~clawblox.experiment.schedule.ports.Attempt`: each method is a call. Activity
+and usage of the agents are as old as the last answer to any call; the methods document when the
+files of the attempt are copied here.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class RemoteAgent:
         full_name: Its full name, run suffix included.
         dir: The driver's copy of its directory.
         account: Name of the account that it uses.
-        usage: Its usage since the attempt began.
+        usage: Its usage since the start of the attempt.
         events: Its latest events.
     """
 
@@ -101,7 +101,7 @@ class RemoteAttempt:
         agents: Its agents, in their order.
         report: Called with each signal.
         pass_on: Called with each event of the world and of the agents.
-        clock: Tells how old the copies are.
+        clock: Clock for the age of the copies, in seconds.
     """
 
     order: AttemptOrder
@@ -122,13 +122,13 @@ class RemoteAttempt:
 
     @asynccontextmanager
     async def opened(self, opening: AttemptOpening) -> AsyncIterator[RemoteAttempt]:
-        """Open the attempt on the node; leaving ends it, and brings its run directory here.
+        """Open the attempt on the node; leaving ends it and copies its run directory here.
 
         Args:
             opening: What the host opens; its files were sent.
 
         Raises:
-            AttemptError: It cannot be opened, the node is lost, or a defect in its bookkeeping.
+            AttemptError: It cannot be opened, the node is lost, or its bookkeeping has a defect.
 
         Cancellation: everything is ended.
         """
@@ -166,7 +166,7 @@ class RemoteAttempt:
             agent.usage = usage
 
     def _rename_account(self, failure: AgentFailed) -> AgentFailed:
-        """Give a failure the name that its account has here."""
+        """Replace the account in a failure by its name on this machine."""
         accounts = {agent.name: agent.account for agent in self.agents}
         return attrs.evolve(failure, account=accounts[failure.name])
 
@@ -217,14 +217,14 @@ class RemoteAttempt:
         return None if last_at is None else self._clock.monotonic() - last_at
 
     def activity(self) -> Sequence[AgentActivity]:
-        """Return what the agents do, in their order."""
+        """Return the activity of the agents, in their order."""
         if self._state is None:
             return ()
         pairs = zip(self._state.activity, self.agents, strict=True)
         return [attrs.evolve(activity, account=agent.account) for activity, agent in pairs]
 
     def usage(self) -> Sequence[Usage]:
-        """Return the usage of the agents since the attempt began, in their order."""
+        """Return the usage of the agents since the start of the attempt, in their order."""
         return [agent.usage for agent in self.agents]
 
     async def world_time(self) -> float | None:
@@ -254,12 +254,12 @@ class RemoteAttempt:
         return started
 
     async def set_budgets(self, used: Sequence[Usage], *, is_saving: bool) -> None:
-        """Set what each agent may still use.
+        """Set the remaining budget of each agent.
 
         Raises:
             AttemptError: The node is lost.
 
-        Cancellation: they may be set.
+        Cancellation: the budgets may be set.
         """
         await self._ask("set_budgets", tuple(used), is_saving)
 
@@ -270,17 +270,17 @@ class RemoteAttempt:
             AttemptError: An agent could not be started, or the node is lost.
             ProviderError: A limit or an expired login.
 
-        Cancellation: some agents may have it.
+        Cancellation: some agents may have received it.
         """
         await self._ask("send", text)
 
     async def stop_agents(self) -> None:
-        """Stop the agents, and bring their directories here. Idempotent.
+        """Stop the agents, and copy their directories here. Idempotent.
 
         Raises:
             AttemptError: The node is lost.
 
-        Cancellation: they are stopped nevertheless.
+        Cancellation: the agents are stopped regardless.
         """
         await self._ask("stop_agents")
         await self.fetch()
@@ -290,7 +290,7 @@ class RemoteAttempt:
     async def checkpoint(
         self, kind: CheckpointKind, elapsed: Callable[[], float], *, idle_wait: float
     ) -> SavedCheckpointFile:
-        """Save world and agents in an archive, and bring it here.
+        """Save world and agents in an archive, and copy it here.
 
         Raises:
             CheckpointSecretError: An agent's files contain a credential.
@@ -312,7 +312,7 @@ class RemoteAttempt:
         return attrs.evolve(saved, save_s=saved.save_s + anyio.current_time() - begun_at)
 
     async def remove_checkpoint(self, file: str) -> None:
-        """Remove an archive of this attempt, there and here; one that cannot be is logged.
+        """Remove an archive of this attempt on both machines; log a failure.
 
         Raises:
             AttemptError: The node is lost.
@@ -326,7 +326,7 @@ class RemoteAttempt:
             _log.warning("checkpoint not removed", path=file, error=str(error))
 
     def _archive(self, file: str) -> Path:
-        """Return where an archive or a snapshot is here, whose name a node has given."""
+        """Return the local path of an archive or snapshot with a name from a node."""
         if Path(file).name != file or file.startswith("."):
             raise AttemptError("node", f"the node {self.node} gave an archive the name {file!r}")
         return self.run_dir / "checkpoints" / file
@@ -349,12 +349,12 @@ class RemoteAttempt:
             self._token = changes.token
 
     async def fetch(self) -> None:
-        """Bring the directories of the agents up to date.
+        """Update the copies of the agents' directories.
 
         Raises:
             AttemptError: The node is lost, or a file did not arrive.
 
-        Cancellation: some files are those of before.
+        Cancellation: some files may not be updated.
         """
         await self._drain()
         await self._pull("agents/")
@@ -395,13 +395,13 @@ class RemoteAttempt:
         return await self._ask("simulation_time")  # type: ignore[no-any-return] # of LiveGeneration
 
     async def snapshot(self) -> SavedSnapshot:
-        """Save a snapshot of the world, and bring it here.
+        """Save a snapshot of the world, and copy it here.
 
         Raises:
             WorldError: The world gave no usable snapshot.
             AttemptError: The node is lost, or it did not arrive.
 
-        Cancellation: it is here, complete, or absent.
+        Cancellation: the copy is complete or absent.
         """
         saved: SavedSnapshot = await self._ask("snapshot")
         name = saved.path.name
@@ -416,7 +416,7 @@ class RemoteAttempt:
 
 @contextmanager
 def _as_transfer_errors(node: str) -> Iterator[None]:
-    """Raise an error of a transfer as the error of an attempt."""
+    """Raise transfer errors as :class:`AttemptError`."""
     try:
         yield
     except TransferError as error:

@@ -1,9 +1,8 @@
 """Makes the attempts of an experiment on the nodes of a cluster.
 
-It is a ``LiveBackend`` whose attempts are elsewhere: it prepares, checks and keeps run directories
-here, as ever, sends each complete one to a host, and has it back, changed, when the attempt is
-closed. So whatever happens to a node, the directory of the experiment is one that a driver without
-a cluster can continue.
+It is a ``LiveBackend`` whose attempts run elsewhere: it prepares, checks and keeps run directories
+here, sends each to a host, and copies it back when the attempt is closed. If a node is lost, a
+driver without a cluster can still continue the experiment from its directory.
 """
 
 from __future__ import annotations
@@ -53,10 +52,10 @@ from clawblox.telemetry.own_log import OwnLog
 from clawblox.world.sources import copy_sources, find_world_dir
 
 _RETRY_S: Final = 5.0
-"""Seconds after which another host is asked for when one could not be started."""
+"""Seconds before another host is requested after a failed start."""
 _MAX_TRIES: Final = 10
 _SURVEY_WAIT_S: Final = 60.0
-"""Seconds to wait for a node on which programs are looked at; attempts wait as long as it takes."""
+"""Seconds to wait for a node that checks programs; attempts wait without limit."""
 _MAX_PROMPT_BYTES: Final = 16 << 20
 
 _log = OwnLog(__name__)
@@ -82,12 +81,12 @@ class RemoteBackend(LiveBackend):
         directory: Directory of the experiment.
         layout: Layout of the experiment.
         env: Values of the environment variables that the plan names, and of logins of programs.
-        cluster: What each attempt reserves, by the plan in force.
-        connect: Connects to a cluster, when a host is first needed; it may block. The connection is
-            closed with :meth:`serve`.
+        cluster: The table of the plan in force, with the resources reserved for each attempt.
+        connect: Connects to a cluster when a host is first needed; may block. Cancelling
+            :meth:`serve` closes the connection.
         grace_s: Seconds between TERM and KILL when worlds and agents are stopped.
         on_event: Called with each event of a world or an agent, and its attempt.
-        clock: Tells how old the copies of growing files are.
+        clock: Clock for the age of the copies of growing files, in seconds.
     """
 
     def __init__(
@@ -111,7 +110,7 @@ class RemoteBackend(LiveBackend):
         self._clock = clock or SystemClock()
 
     async def serve(self) -> None:
-        """Keep the connection to the cluster; to be run as a task while attempts are made.
+        """Keep the connection to the cluster open; run this as a task while attempts are made.
 
         Cancellation: the connection is closed.
         """
@@ -123,7 +122,7 @@ class RemoteBackend(LiveBackend):
     async def aclose(self) -> None:
         """Close the connection to the cluster, if there is one. Idempotent.
 
-        Cancellation: it is closed nevertheless.
+        Cancellation: it is closed regardless.
         """
         with anyio.CancelScope(shield=True):
             if self._engine is not None:
@@ -138,10 +137,10 @@ class RemoteBackend(LiveBackend):
         A node on which a host was lost gets the next one only if no other node has room.
 
         Raises:
-            AttemptError: Ten hosts in a row have ended before they were ready.
-            ClawbloxError: Ten in a row could not begin, or there is no cluster.
+            AttemptError: Ten successive hosts ended before they were ready.
+            ClawbloxError: Ten successive hosts could not start, or there is no cluster.
 
-        Cancellation: there is no host.
+        Cancellation: the host is ended.
         """
         engine = await self._connected()
         for tries_left in reversed(range(_MAX_TRIES)):
@@ -185,10 +184,10 @@ class RemoteBackend(LiveBackend):
         )
 
     async def check(self, chain: Chain) -> None:
-        """Check on a node that the programs of a chain's agents can work; nothing is started.
+        """Check on a node that the programs of a chain's agents can run, without starting them.
 
         Raises:
-            AttemptError: A program is missing, or something else that does not pass.
+            AttemptError: A program is missing, or another check fails.
             ProviderError: A login has expired.
 
         Cancellation: has no effect.
@@ -198,7 +197,7 @@ class RemoteBackend(LiveBackend):
             await call_host(room.caller, "check", chain, await self._variables(chain))
 
     async def survey(self, plan: Plan, *, has_worked: bool) -> None:
-        """Check everything that the experiment needs; the programs of agents on one node.
+        """Check the requirements of the experiment; the programs of agents are checked on one node.
 
         Raises:
             ConfigError: There are faults; the error names each.
@@ -208,7 +207,7 @@ class RemoteBackend(LiveBackend):
         await self.survey_on_node(plan, stage="worked" if has_worked else "recorded")
 
     async def survey_on_node(self, plan: Plan, **how: Any) -> Survey:
-        """Return what the experiment will use; the programs of agents are looked at on one node.
+        """Return the resources that the experiment will use; one node checks the agents' programs.
 
         Args:
             plan: The plan.
@@ -247,7 +246,7 @@ class RemoteBackend(LiveBackend):
         return attrs.evolve(survey, rooms=await run_blocking(engine.count_rooms, self._cluster))
 
     async def _variables(self, chain: Chain) -> Mapping[str, str] | None:
-        """Return the variables that agents of a chain get, those of this process included."""
+        """Return the variables for the agents of a chain, including those of this process."""
         if self._cluster.keys == "node":
             return None
         values = {**os.environ, **self._env}
@@ -306,7 +305,7 @@ class RemoteBackend(LiveBackend):
     async def _send(
         self, order: AttemptOrder, record: AttemptRecord, run_dir: Path, caller: HostCaller
     ) -> AttemptOpening:
-        """Send the files of an attempt to its host; return what it opens."""
+        """Send the files of an attempt to its host; return the opening for the host."""
         async with scratch_directory("clawblox-send-") as place:
             await _send_tree(caller, "run", run_dir, place)
             if record.agents_of is not None:

@@ -1,7 +1,7 @@
 """The files of hosts on a node: a place for each host, and the worlds that they share.
 
-A host holds a lock in its place. What hosts that were killed have left is swept by the next one:
-their processes first, by their marks. Except for :func:`make_place`, everything here blocks.
+A host holds a lock in its place. The next host removes the leftovers of killed hosts, first their
+processes, found by their marks. All functions except :func:`make_place` block.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from clawblox.system.trees import discard_tree
 from clawblox.telemetry.own_log import OwnLog
 
 _NEW: Final = ".new-"
-"""How the name of a place begins that may not have its lock yet."""
+"""Prefix of a place that may not have its lock yet."""
 _NEW_S: Final = 60.0
-"""Seconds after which it belongs to a host that was killed."""
+"""Seconds after which a place without a lock is assumed to belong to a killed host."""
 _UNUSED_S: Final = 7 * 86400.0
 """Seconds after which an unused world is removed."""
 
@@ -38,7 +38,7 @@ def scratch_dir() -> Path:
     """Return the directory for the files of hosts, private to this user.
 
     Raises:
-        ClawbloxError: It belongs to another user, or others may use it.
+        ClawbloxError: Another user owns it or can access it.
         OSError: It cannot be made.
     """
     path = make_private_dir(scratch_parent() / f"clawblox-hosts-{os.getuid()}")
@@ -50,10 +50,10 @@ def scratch_dir() -> Path:
 
 
 async def make_place() -> Path:
-    """Make a place for this host, and remove what killed hosts have left.
+    """Make a place for this host, and remove the leftovers of killed hosts.
 
     Raises:
-        ClawbloxError: The directory for it cannot be used.
+        ClawbloxError: The parent directory is unusable.
         OSError: It cannot be made.
 
     Cancellation: some leftovers may remain.
@@ -72,7 +72,7 @@ async def make_place() -> Path:
 def _make_place() -> Path:
     hosts = make_private_dir(scratch_dir() / "hosts")
     new = Path(tempfile.mkdtemp(prefix=_NEW, dir=hosts))
-    lock_file(_lock_path(new))  # until the end of this process
+    lock_file(_lock_path(new))  # held until this process ends
     return new.rename(hosts / f"host-{new.name.removeprefix(_NEW)}")
 
 
@@ -81,7 +81,7 @@ def _lock_path(place: Path) -> Path:
 
 
 def _find_left() -> list[Path]:
-    """Return the places of hosts that have ended; remove worlds that nothing has used lately."""
+    """Return the places of ended hosts; remove worlds that were not used recently."""
     now = utc_now().timestamp()
     worlds = scratch_dir() / "worlds"
     for world in worlds.glob("*"):
@@ -98,7 +98,7 @@ def _find_left() -> list[Path]:
 
 
 def world_path(name: str) -> Path:
-    """Return where a world is, or would be.
+    """Return the path of a world, present or not.
 
     Args:
         name: The digest of its files.
@@ -107,7 +107,7 @@ def world_path(name: str) -> Path:
 
 
 def has_world(name: str) -> bool:
-    """Return whether a world is here; it is kept for some days from now."""
+    """Return whether a world is here; if so, keep it for some days."""
     try:
         os.utime(world_path(name))
     except FileNotFoundError:
@@ -116,7 +116,7 @@ def has_world(name: str) -> bool:
 
 
 def keep_world(file: Path, name: str) -> None:
-    """Unpack a world; complete or not at all.
+    """Unpack a world completely or not at all.
 
     Args:
         file: The archive that was sent.

@@ -1,12 +1,12 @@
-"""Directories that travel between the driver and a node, each complete or absent. All blocks.
+"""Transfers directories between driver and node, each complete or absent. All functions block.
 
-A directory travels as a *bundle*, whole (:func:`pack`, :func:`unpack`), or later only the changes
-since (:func:`list_tree`, :func:`difference`, :func:`apply`). A bundle is a file with the contents
+A directory is sent as a *bundle*, first whole (:func:`pack`, :func:`unpack`), later only the
+changes (:func:`list_tree`, :func:`difference`, :func:`apply`). A bundle is a file with the contents
 of all files, one after the other, then the index in MessagePack, a list of ``[name, mode, mtime_ns,
 size, link]`` with each directory before its entries, and the length of the index as eight bytes,
 the most significant first. Unlike a tar, it has no devices, hard links or holes.
 
-What arrives is foreign: no name leads out of its directory, and no link is followed.
+Received bundles are untrusted: names cannot leave the directory, and links are not followed.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ _PERMISSIONS: Final = 0o777
 _KINDS: Final = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
 _NO_NAMES: Final = (b"", b".", b"..")
 _FRESH_NS: Final = 100_000_000
-"""A file that changed so recently may change again without another time: clocks of files tick."""
+"""Age below which a file may change again with the same mtime, since file clocks are coarse."""
 
 Check: TypeAlias = Callable[[], object]
-"""Called often; ends a call by raising an error."""
+"""Called often; raises an error to end the call."""
 
 
 class TreeLimits(NamedTuple):
@@ -78,8 +78,8 @@ def _go_on() -> None: ...
 Stamp: TypeAlias = tuple[int, int, int, int]
 """Mode with the kind, size, mtime and ctime (which no program can set), as stat(2) has them.
 
-The ctime is -1 if it was a moment ago, so that the entry may change again with the same stamp, and
-for directories.
+The ctime is -1 for directories, and if it is so recent that the entry could change again with the
+same stamp.
 """
 
 
@@ -87,7 +87,7 @@ for directories.
 
 
 def _walk(root: Path, check: Check) -> Iterator[tuple[str, int, os.stat_result]]:
-    """Yield paths, parents and statuses; each directory is open, and comes before its entries."""
+    """Yield paths, open parents and statuses; each directory comes before its entries."""
     with TreeWalk(open_directory(root)) as walk:
         for entry in walk:
             check()
@@ -104,7 +104,7 @@ def _walk(root: Path, check: Check) -> Iterator[tuple[str, int, os.stat_result]]
 
 @contextlib.contextmanager
 def _skipping(path: Path) -> Iterator[None]:
-    """Skip the rest of the block if an entry is gone, or has become something else."""
+    """Skip the rest of the block if an entry was removed or replaced."""
     try:
         yield
     except OSError as error:
@@ -126,14 +126,14 @@ def _require_room(members: int, total: int, limits: TreeLimits) -> None:
 def list_tree(root: Path, limits: TreeLimits = LIMITS) -> dict[str, Stamp]:
     """Return the files, links and directories below a directory, for :func:`difference`.
 
-    Pipes, sockets and devices are left out, and paths of more than 100 names or 4095 bytes.
+    Pipes, sockets, devices, and paths of more than 100 names or 4095 bytes are omitted.
 
     Args:
         root: The directory.
         limits: Limits for its size.
 
     Raises:
-        TransferError: It is larger.
+        TransferError: The directory exceeds a limit.
         OSError: A directory cannot be read; the error names it.
     """
     stamps: dict[str, Stamp] = {}
@@ -152,9 +152,9 @@ def difference(
 ) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the names that are new or may have changed, and those that are gone.
 
-    Directories are always among the former: their permissions and times come after their content.
-    ``now`` must be listed before the names are packed: a file that changes after it was listed has
-    another stamp in the next list.
+    Directories are always among the former: their permissions and times are set after their
+    content. ``now`` must be listed before the names are packed: a file that changes after it was
+    listed has another stamp in the next list.
     """
     same = {name for name in now if now[name] == before.get(name) and now[name][-1] >= 0}
     return frozenset(now.keys() - same), tuple(sorted(before.keys() - now.keys()))
@@ -179,9 +179,9 @@ def pack(
 ) -> None:
     """Write files, links and directories below a directory to a bundle.
 
-    Links stay links; what :func:`list_tree` leaves out is left out. A file that is changed while it
-    is read is read again; in the end, one that only grows is cut where it ended, and another one is
-    left out. Permissions and modification times are kept.
+    Links stay links; entries that :func:`list_tree` omits are omitted. A file that changes while it
+    is read is read again; if it keeps changing, it is truncated if it only grows, and omitted
+    otherwise. Permissions and modification times are kept.
 
     Args:
         root: The directory.
@@ -218,7 +218,7 @@ def _pack_entry(
 
 
 def _pack_content(bundle: int, fd: int, check: Check) -> os.stat_result:
-    """Copy an open file, and return its status; a file that keeps changing counts as missing."""
+    """Copy an open file and return its status; treat a file that keeps changing as missing."""
     start = os.lseek(bundle, 0, os.SEEK_CUR)
     for tries_left in reversed(range(_TRIES)):
         before = os.fstat(fd)
@@ -233,7 +233,7 @@ def _pack_content(bundle: int, fd: int, check: Check) -> os.stat_result:
 
 
 def _copy(source: int, target: int, start: int, size: int, check: Check) -> bool:
-    """Copy a part of a file to the position of another; return False if it is shorter."""
+    """Copy a part of a file to another file's position; return False if the source is shorter."""
     while size:
         check()
         if not (piece := os.pread(source, min(size, _PIECE_BYTES), start)):
@@ -244,7 +244,7 @@ def _copy(source: int, target: int, start: int, size: int, check: Check) -> bool
 
 
 def _read_index(bundle: int, limits: TreeLimits) -> list[_Member]:
-    """Return the members of a foreign bundle, all of which have been checked."""
+    """Check and return the members of an untrusted bundle."""
     end = os.fstat(bundle).st_size - _LENGTH_BYTES
     length = int.from_bytes(os.pread(bundle, _LENGTH_BYTES, max(0, end)))
     if not length <= min(end, _MAX_INDEX_BYTES):
@@ -270,10 +270,10 @@ def _read_index(bundle: int, limits: TreeLimits) -> list[_Member]:
 
 
 def check_name(name: str) -> str:
-    """Return a foreign name if it is a path below a directory, ``/`` between components.
+    """Return an untrusted name if it is a relative path with ``/`` between components.
 
     Raises:
-        TransferError: It is not, or it is too long or too deep.
+        TransferError: It is not such a path, or is too long or too deep.
     """
     path = b""
     with contextlib.suppress(UnicodeEncodeError):
@@ -293,7 +293,7 @@ def _refuse(name: str, reason: str) -> NoReturn:
 
 
 def unpack(file: Path, target: Path, limits: TreeLimits = LIMITS, check: Check = _go_on) -> None:
-    """Make a directory of a foreign bundle; it is complete or absent.
+    """Unpack an untrusted bundle into a directory, which is complete or absent.
 
     Args:
         file: The bundle.
@@ -318,14 +318,14 @@ def apply(
     limits: TreeLimits = LIMITS,
     check: Check = _go_on,
 ) -> None:
-    """Change a directory as another one has changed, by foreign names and a foreign bundle.
+    """Apply the changes of another directory, given by untrusted names and an untrusted bundle.
 
-    All names are checked first. Then each file is either the old or the new one, and all is durable
-    at the end. Links in the directory are replaced and removed, not followed.
+    All names are checked first. At any time each file is either the old or the new version; all are
+    durable at the end. Links in the directory are replaced or removed, not followed.
 
     Args:
         file: Bundle of the names that are new or have changed.
-        target: The directory. Nobody else changes it meanwhile; its parent is trusted.
+        target: The directory. It must not change during the call; its parent is trusted.
         gone: Names to remove, with everything below them.
         limits: Limits for the content of the bundle.
         check: Called often.
@@ -345,7 +345,7 @@ def apply(
         for name in gone:
             check()
             with (
-                contextlib.suppress(FileNotFoundError, NotADirectoryError),  # so is its directory
+                contextlib.suppress(FileNotFoundError, NotADirectoryError),  # the parent is gone
                 opened_parent(target, name) as (parent, last),
             ):
                 _remove(last, parent)

@@ -198,7 +198,7 @@ class GenerationOptions:
         if _USUAL_TEMPLATE.is_dir():
             values["template"] = values["template"] or _USUAL_TEMPLATE
         if "save_time" not in self.given:
-            values["save_time"] = None  # shorter where generations are
+            values["save_time"] = None  # shorter for short generations
         if imported is not None:
             values["tmux_prefix"] = imported.tmux_prefix or values["tmux_prefix"]
         if self.chains > 1:
@@ -259,7 +259,7 @@ def _settings(values: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, Any]]
 
 
 def _in_options(error: ConfigError, names: Mapping[str, str]) -> ConfigError:
-    """Return an error about fields of the plan with the options that set them."""
+    """Return an error about plan fields, naming the options that set them."""
     error = error.but(others=tuple(_in_options(other, names) for other in error.others))
     name = names.get(error.key or "")
     if name is None:

@@ -115,7 +115,7 @@ def find_resume_point(archive: Path, *, agents: int) -> ResumePoint:
         agents: Number of agents in the world.
 
     Raises:
-        CheckpointError: The archive cannot be read, or is not sound.
+        CheckpointError: The archive cannot be read or is damaged.
         ConfigError: The archive has another number of agents, or no metadata of a generation.
     """
     metadata = read_metadata(archive)
@@ -169,8 +169,8 @@ def read_chain(chain_dir: Path, *, agents: int) -> ImportedChain:
         agents: Number of agents in each world.
 
     Raises:
-        ConfigError: There is no generation to continue from: the table is missing, empty or not
-            valid, its last generation has rows of another number of agents, or a workspace is
+        ConfigError: There is no generation to continue from: the table is missing, empty or
+            invalid, its last generation has a different number of agents, or a workspace is
             missing.
     """
     path = layout.table_path(chain_dir)

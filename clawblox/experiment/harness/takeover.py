@@ -71,8 +71,8 @@ def take_over(
         archive: The archive from which the only chain continues, or None.
 
     Raises:
-        CheckpointError: The archive cannot be read, or is not sound.
-        ConfigError: A table is not valid, a workspace is missing, or the archive does not fit.
+        CheckpointError: The archive cannot be read or is damaged.
+        ConfigError: A table is invalid, a workspace is missing, or the archive does not fit.
         RunLockedError: A script still runs the next generation of a chain.
         OSError: A line cannot be written, or a file cannot be copied or renamed.
     """

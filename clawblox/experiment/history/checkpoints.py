@@ -82,7 +82,7 @@ class Checkpoint:
         at: UTC time of the line.
         kind: Why it was made.
         active_s: Active seconds of its generation.
-        idle_s: Seconds of the generation in which all agents only waited for their providers.
+        idle_s: Seconds of the generation in which all agents were waiting for their providers.
         world_time: Simulation time; None if the world has none.
         usage: Usage of each agent in the committed history of the generation so far.
         mid_turn: Names of agents that were interrupted in the middle of a turn.
@@ -107,7 +107,7 @@ class Checkpoint:
 
 
 def read_checkpoint(line: JournalLine) -> Checkpoint:
-    """Return the checkpoint that a line records."""
+    """Return the checkpoint recorded in a line."""
     data = line.data
     return Checkpoint(
         ref=CheckpointRef(

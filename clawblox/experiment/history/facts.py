@@ -233,7 +233,7 @@ class CheckpointMade(Struct):
 
 
 class CheckpointFailed(Struct):
-    """A checkpoint was not made."""
+    """Making a checkpoint failed."""
 
     kind: CheckpointKind
     error: str
@@ -270,7 +270,7 @@ class Scored(Struct):
 
 
 class ScriptErrorFacts(Struct):
-    """The errors that a world reported last."""
+    """The latest errors that a world reported."""
 
     count: Count
     last: str = ""
@@ -321,7 +321,7 @@ class Failed(Ended, kw_only=True):
 
 
 class Imported(Struct):
-    """A generation that the public scripts completed."""
+    """A generation completed by the public scripts."""
 
     run_id: Name
     workspaces: list[ForeignPath]
@@ -422,7 +422,7 @@ def check_members(text: bytes, type_: LineType) -> None:
         type_: Its type.
 
     Raises:
-        ValueError: A member is missing or not valid; the message names it.
+        ValueError: A member is missing or invalid; the message names it.
     """
     try:
         _DECODERS[type_].decode(text)

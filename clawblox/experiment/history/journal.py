@@ -58,7 +58,7 @@ class Journal:
     Use it as a context manager: only one process can have the journal of an experiment open.
 
     Args:
-        directory: The directory of the experiment, which exists.
+        directory: The existing directory of the experiment.
         clock: Source of the times in the lines.
 
     Attributes:
@@ -193,7 +193,7 @@ class Journal:
             self._log.append(text)
 
     def _keep_lines(self, lines: Sequence[JournalLine], reason: str) -> JournalLostError:
-        """Write all lines into a file beside the journal; return the error that names it."""
+        """Write all lines to a file next to the journal; return the error that names it."""
         stamp = layout.format_stamp(self._clock.utc())
         names = (f"{LOST_PREFIX}{number}.jsonl" for number in numbered(stamp))
         kept = next(path for name in names if not os.path.lexists(path := self.directory / name))
@@ -222,7 +222,7 @@ def read_lines(directory: Path) -> list[JournalLine]:
 
     Raises:
         UsageError: There is no experiment.
-        ClawbloxError: The journal cannot be read, or a line is not valid.
+        ClawbloxError: The journal cannot be read, or a line is invalid.
     """
     path = directory / JOURNAL_NAME
     try:
@@ -295,7 +295,7 @@ def require_none_lost(directory: Path) -> None:
         directory: The directory of the experiment.
 
     Raises:
-        UsageError: A run has lost its journal; the hint has the ways to continue.
+        UsageError: A run has lost its journal; the hint explains how to continue.
     """
     lost = sorted(file.path for file in find_files(directory, f"{LOST_PREFIX}*.jsonl"))
     if lost:

@@ -59,18 +59,18 @@ Phase: TypeAlias = Literal["work", "save", "score"]
 PauseReason: TypeAlias = Literal[
     "limit", "auth", "disk", "secret", "checkpoint", "dollars", "wall", "request"
 ]
-"""Why a chain is paused."""
+"""Reason for the pause of a chain."""
 
 FailureCause: TypeAlias = Literal[
     "world", "agent", "start", "address", "setup", "secret", "plan", "defect", "node"
 ]
-"""Why an attempt failed."""
+"""Cause of an attempt's failure."""
 
 MAX_SECONDS: Final = 1e12
 
 # An `\A` and a `\Z`, because msgspec searches for a pattern anywhere.
 Name: TypeAlias = Annotated[str, Meta(pattern=NAME_PATTERN)]
-"""Name of a chain, of an attempt or an agent, and of its directory."""
+"""Name of a chain, an attempt or an agent, and of its directory."""
 FileName: TypeAlias = Annotated[str, Meta(pattern=r"\A(?!\.{1,2}\Z)[^/\x00]{1,255}\Z")]
 """Name of an archive; people may have named imported archives."""
 Number: TypeAlias = Annotated[int, Meta(ge=1, le=999_999_999)]
@@ -100,7 +100,7 @@ class About:
 
 
 EXPERIMENT: Final = About()
-"""The experiment as a whole."""
+"""The whole experiment."""
 
 
 @attrs.frozen(kw_only=True)
@@ -137,7 +137,7 @@ def encode(line: JournalLine) -> bytes:
 
 
 def decode(text: bytes, number: int) -> JournalLine:
-    """Return a line of the file.
+    """Decode a line of the file.
 
     Args:
         text: The line.
@@ -157,7 +157,7 @@ def decode(text: bytes, number: int) -> JournalLine:
 
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause the search for cyclic garbage, which would visit all lines again and again."""
+    """Pause cyclic garbage collection, which would traverse all lines repeatedly."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -9,10 +9,10 @@ after a kill at any moment.
 |---|---|
 | ``opened`` | the same attempt, unless its plan was corrected: its directory is made, or adopted |
 | ``prepared``, ``working`` | a new attempt, from the same origin |
-| ``checkpoint`` | a new attempt from that checkpoint, with the rest of the time |
+| ``checkpoint`` | a new attempt from that checkpoint, with the remaining time |
 | ``closing`` | a new attempt from the checkpoint at the boundary: the save prompt is sent again |
-| ``checkpoint`` at the end | the world alone continues from it, and is scored |
-| ``scored`` | the files are checked again, and the generation is committed; nothing is started |
+| ``checkpoint`` at the end | only the world continues from it, and is scored |
+| ``scored`` | the files are checked again, and the generation is committed without any start |
 
 Each further failure goes back one step more: to the latest checkpoint, to the previous one, and
 finally to the start of the generation. A generation that continues from a given archive goes back
@@ -40,7 +40,7 @@ _FATAL: Final[frozenset[FailureCause]] = frozenset({"setup", "secret", "plan"})
 """Causes that would recur in another attempt."""
 
 _LOST_IN_A_ROW: Final = 3
-"""Lost nodes that count as one failure."""
+"""Number of successive lost nodes that count as one failure."""
 
 _PHASES: Final[dict[str, Phase]] = {"boundary": "save", "end": "score"}
 """Phase of an attempt that continues from a checkpoint, by the checkpoint's kind."""
@@ -73,7 +73,7 @@ class Finished:
     """The chain is finished.
 
     Attributes:
-        status: Whether all generations are committed, or one has failed.
+        status: Whether all generations are committed or one has failed.
     """
 
     status: Literal["done", "failed"]
@@ -153,7 +153,7 @@ class _Decision:
         return Commit(order=totals)
 
     def _read_order(self, generation: GenerationState, attempt: AttemptState) -> AttemptOrder:
-        """Return the order for an attempt, from its line and the lines before."""
+        """Return the order for an attempt, from its line and the lines before it."""
         points = (point for point in generation.checkpoints() if point.ref == attempt.origin)
         reason = str(attempt.opened.data.get("reason", ""))
         if (point := next(points, None)) is not None:
@@ -184,7 +184,7 @@ class _Decision:
         Args:
             generation: The generation.
             back: Number of checkpoints to skip, from the latest; None for the start.
-            retry_reason: Why there is another attempt.
+            retry_reason: Reason for the new attempt.
         """
         path = generation.ancestry()
         # No time is left for anything else.

@@ -26,9 +26,9 @@ class AttemptOrder:
         world: The checkpoint that the world alone continues from, with new agents; None for a fresh
             world.
         active_s: Active seconds of the generation so far.
-        idle_s: Seconds so far in which all agents only waited for their providers.
-        world_time: Simulation time so far; None if it is not known.
-        used: Usage of each agent in the generation so far; empty for none.
+        idle_s: Seconds so far in which all agents were waiting for their providers.
+        world_time: Simulation time so far; None if unknown.
+        used: Usage of each agent in the generation so far; empty if there was none.
         close_reason: Why the generation closes; empty in the phase ``work``.
         branch: The branch that starts with the attempt, or None.
         retry_reason: Why there is another attempt; empty for the first of a generation.
@@ -53,7 +53,7 @@ class AttemptOrder:
 
     @property
     def message(self) -> str | None:
-        """First message to agents that continue; None for the usual one."""
+        """First message to agents that continue; None for the default message."""
         save = self.chain.plan.save
         if self.phase == "save" and save is not None:
             return save.prompt

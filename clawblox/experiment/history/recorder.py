@@ -45,7 +45,7 @@ class JournalRecorder:
 
         Args:
             type: Its type.
-            data: Further facts, JSON values by name; None for none.
+            data: Further facts, JSON values by name, or None.
             about: The part of the experiment concerned.
             condition: Checked immediately before, when no other line can intervene; if it is false,
                 nothing is written.

@@ -14,7 +14,7 @@ import attrs
 from clawblox.foreign_values import finite_number
 
 MAX_SCORE: Final = 1e300
-"""Largest score; the smallest is its negative."""
+"""Largest allowed score; the smallest is its negative."""
 
 _SHOWN_DIGEST_CHARS: Final = 12
 
@@ -36,7 +36,7 @@ class Scores:
 
         Args:
             data: Data of a line ``scored`` or ``rescored``.
-            version: The version of the function; empty if it is not recorded.
+            version: Version of the function; empty if not recorded.
         """
         given = data.get("scores")
         numbers = {

@@ -144,7 +144,7 @@ class GenerationState:
 
     @property
     def committed(self) -> AttemptState | None:
-        """The attempt that was committed; None before, and after an import."""
+        """The committed attempt; None before, and after an import."""
         last = None if self.imported is not None else self.latest_attempt
         return last if last is not None and last.outcome == "committed" else None
 

@@ -1,4 +1,4 @@
-"""An agent of an attempt: what it does, what it uses and may use, and how it ended."""
+"""An agent of an attempt: its activity, usage, budget and end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class AttemptAgent:
     Args:
         spec: The agent in the plan.
         agent: The agent.
-        before: Its usage when the attempt began.
+        before: Its usage before the attempt.
         account: Name of the account that it uses.
         env: Its environment variables.
 
@@ -79,7 +79,7 @@ class AttemptAgent:
 
     @property
     def usage(self) -> Usage:
-        """Its usage since the attempt began."""
+        """Its usage since the start of the attempt."""
         return self._reading.minus(self.before)
 
     @property
@@ -88,7 +88,7 @@ class AttemptAgent:
         return self.before if now == Usage() else now
 
     def activity(self) -> AgentActivity:
-        """Return what it does now."""
+        """Return its present activity."""
         is_over = self.agent.state in ("idle", "stopped", "failed")
         return AgentActivity(
             name=self.name,
@@ -119,13 +119,13 @@ class AttemptAgent:
     # -- its starts -------------------------------------------------------------------------------
 
     async def start(self, system_prompt: str) -> StartedAgent:
-        """Begin its conversation.
+        """Start its conversation.
 
         Raises:
-            AttemptError: It could not be started; it leaves no process or file.
-            ProviderError: A limit or an expired login; it leaves no process or file.
+            AttemptError: It could not be started; no process or file remains.
+            ProviderError: A limit or an expired login; no process or file remains.
 
-        Cancellation: it leaves no process or file.
+        Cancellation: no process or file remains.
         """
         self._note_start()
         with self.blamed():
@@ -134,16 +134,16 @@ class AttemptAgent:
             )
 
     async def send(self, text: str | None) -> StartedAgent:
-        """Send it a message; an agent that does not run continues its conversation with it.
+        """Send it a message; a stopped agent is restarted to continue its conversation with it.
 
         Args:
-            text: The message; None means the usual one.
+            text: The message; None means the default message.
 
         Raises:
             AttemptError: It could not be started.
             ProviderError: A limit or an expired login.
 
-        Cancellation: it may have the message.
+        Cancellation: it may have received the message.
         """
         self._note_start()
         with self.blamed():
@@ -160,21 +160,21 @@ class AttemptAgent:
         Args:
             grace_s: Seconds between TERM and KILL.
 
-        Cancellation: it is stopped nevertheless.
+        Cancellation: it is stopped regardless.
         """
         self._is_stopping = True
         reason = self._budget_used or "stopped by its experiment"
         result = await self.agent.stop(grace_seconds=grace_s, reason=reason)
         if result.ended_by == "budget" and self._budget_used is None:
             self._budget_used = result.reason  # the save prompt starts it again
-        if self._watch is not None:  # it must not take the next start for this one
+        if self._watch is not None:  # the watch must not confuse the next start with this one
             await self._watch.wait()
 
     def require_version(self, started: StartedAgent) -> None:
         """Check that its program has the version of the plan.
 
         Raises:
-            AttemptError: It has another.
+            AttemptError: It has another version.
         """
         pinned = self.spec.version
         if pinned is not None and started.version != pinned:
@@ -183,7 +183,7 @@ class AttemptAgent:
 
     @contextmanager
     def blamed(self) -> Iterator[None]:
-        """Raise an error of the block as an error of the attempt, for which this agent is to blame.
+        """Raise an error of the block as an :class:`AttemptError` caused by this agent.
 
         Raises:
             AttemptError: The block raised an error.
@@ -218,7 +218,7 @@ class AttemptAgent:
             report: Called with each signal.
             pass_on: Called with each event.
 
-        Cancellation: nothing more is reported.
+        Cancellation: reporting stops.
         """
         was_waiting = False
         async with self.agent.events() as events:
@@ -231,9 +231,9 @@ class AttemptAgent:
                     report(AgentTurned())
 
     async def watch_end(self, report: Callable[[Signal], object]) -> None:
-        """Report once how it ended; nothing if it is watched already, or was stopped by us.
+        """Report its end once, unless it is already watched or was stopped deliberately.
 
-        Cancellation: nothing is reported.
+        Cancellation: its end is not reported.
         """
         if self._watch is not None:
             return
@@ -253,13 +253,13 @@ class AttemptAgent:
 
 
 def make_agent(spec: AgentSpec, name: str, directory: Path, tmux: str | None = None) -> AsyncAgent:
-    """Return an agent of a plan, not open.
+    """Return an unopened agent of a plan.
 
     Args:
         spec: The agent in the plan.
         name: Its full name.
         directory: Its directory.
-        tmux: tmux session that shows it; None for none.
+        tmux: tmux session that shows it, or None.
     """
     common = {option: getattr(spec, option) for option in attrs.fields_dict(CommonAgentOptions)}
     return AsyncAgent(
@@ -268,13 +268,13 @@ def make_agent(spec: AgentSpec, name: str, directory: Path, tmux: str | None = N
 
 
 def _continued(budget: Budget | None, reading: Usage, used: Usage, minutes: float) -> Budget | None:
-    """Return the limits of a ledger that has a reading, of which some budget is used up.
+    """Return a budget as limits of a ledger, less the usage already counted.
 
     Args:
         budget: The budget; None sets no limit.
-        reading: The reading from which the rest of the budget counts.
-        used: The usage that is counted already.
-        minutes: Minutes of the agent's own clock from which those of the budget count.
+        reading: The ledger's reading from which the remaining budget counts.
+        used: The usage already counted.
+        minutes: Minutes on the agent's own clock from which the budget's minutes count.
     """
     if budget is None:
         return None

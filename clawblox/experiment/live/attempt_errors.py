@@ -53,13 +53,13 @@ def failure_cause(error: Exception) -> FailureCause:
 
 @contextmanager
 def as_attempt_errors(what: str) -> Iterator[None]:
-    """Raise every error of the block as the error of an attempt, which ends only that attempt.
+    """Raise every error of the block as an error that ends only this attempt.
 
     Args:
         what: The step that failed, for the log of a defect.
 
     Raises:
-        AttemptError: The block raised an error.
+        AttemptError: The block raised another error.
         ProviderError: The block raised it.
         OSError: The disk is full.
     """

@@ -1,6 +1,6 @@
 """The files of an attempt at a generation: an ordinary run directory, and a record of its agents.
 
-The record names the agents in their order, with the usage that each of them had before the attempt.
+The record names the agents in order, with the usage of each before the attempt.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class RecordedAgent:
 
     Attributes:
         name: Its full name; its directory is ``agents/<name>``, see ``attempt``.
-        before: Its usage when the attempt began.
-        forked_from: Full name of the agent in the archive that a branch continues; None for no
-            branch.
-        left_out: Entries that its workspace lacks, with the reasons, because they are too large
-            or cannot be copied; the first ten of its source, and of the world.
+        before: Its usage before the attempt.
+        forked_from: Full name of the agent in the archive that a branch continues; None outside
+            branches.
+        left_out: Entries missing from its workspace because they are too large or cannot be copied,
+            with reasons; at most ten of its source and ten of the world.
     """
 
     name: Name
@@ -64,8 +64,8 @@ class AttemptRecord:
         snapshot: The snapshot from which the world continues, relative to the run directory; None
             for a fresh world.
         sha256: Digest of that snapshot.
-        agents_of: The attempt that has the directories of the agents, where only the world
-            continues; None for the attempt itself.
+        agents_of: The attempt that has the directories of the agents, if only the world continues;
+            None for the attempt itself.
         schema_version: Version of the file.
     """
 
@@ -110,12 +110,12 @@ def require_record(run_dir: Path) -> AttemptRecord:
 
 
 def has_record(run_dir: Path) -> bool:
-    """Return whether a directory is that of an attempt, even if its record is not valid. Blocks."""
+    """Return whether a directory belongs to an attempt, even if its record is invalid. Blocks."""
     return os.path.lexists(state_dir(run_dir) / RECORD_NAME)
 
 
 def write_record(run_dir: Path, record: AttemptRecord) -> None:
-    """Record the agents of an attempt, whose directory is complete now. Blocks.
+    """Record the agents of an attempt, which marks its directory as complete. Blocks.
 
     Raises:
         OSError: The file cannot be written.
@@ -124,7 +124,7 @@ def write_record(run_dir: Path, record: AttemptRecord) -> None:
 
 
 def read_script_errors(run_dir: Path) -> ScriptErrors | None:
-    """Return the errors in the manifest of an attempt; None if it has none, or is lost. Blocks."""
+    """Return the errors in an attempt's manifest; None if there are none or no manifest. Blocks."""
     try:
         errors = read_manifest(run_dir).run.get("script_errors")
     except ManifestError:
@@ -134,12 +134,12 @@ def read_script_errors(run_dir: Path) -> ScriptErrors | None:
 
 
 def label_run(run_dir: Path, status: RunStatus, ended_at: datetime | None = None) -> None:
-    """Note in the manifest of an attempt how it ended; nothing without a manifest. Blocks.
+    """Record in the manifest of an attempt, if there is one, how it ended. Blocks.
 
     Args:
         run_dir: The run directory.
         status: How it ended.
-        ended_at: When; None keeps the time that was noted.
+        ended_at: Time of its end; None keeps the recorded time.
 
     Raises:
         ManifestError: The manifest cannot be written.
@@ -149,7 +149,7 @@ def label_run(run_dir: Path, status: RunStatus, ended_at: datetime | None = None
 
 
 def update_manifest(run_dir: Path, update: Update) -> None:
-    """Put an update into the manifest of an attempt in which nothing runs. Blocks.
+    """Update the manifest of an attempt that is not running. Blocks.
 
     Raises:
         ManifestError: The manifest cannot be written.
@@ -158,7 +158,7 @@ def update_manifest(run_dir: Path, update: Update) -> None:
 
 
 def agent_names(run_dir: Path) -> list[str]:
-    """Return the full names of the agents in a run directory, in their order. Blocks.
+    """Return the full names of the agents in a run directory, in order. Blocks.
 
     Raises:
         OSError: The directory cannot be read.
@@ -169,7 +169,7 @@ def agent_names(run_dir: Path) -> list[str]:
 
 
 def last_usage(directory: Path) -> Usage:
-    """Return the recorded usage of an agent; nothing if it cannot be read. Blocks."""
+    """Return the recorded usage of an agent; zero if it cannot be read. Blocks."""
     try:
         return read_usage(directory)
     except AgentError:
@@ -180,7 +180,7 @@ def read_attempt_usage(run_dir: Path) -> list[Usage]:
     """Return the usage of each agent in an attempt, from its files; empty without a record. Blocks.
 
     Raises:
-        UsageError: The record is not valid.
+        UsageError: The record is invalid.
     """
     record = read_record(run_dir)
     agents = () if record is None else record.agents

@@ -1,8 +1,8 @@
-"""The agents of a branch: copies of those in a checkpoint, with conversations of their own.
+"""The agents of a branch: copies of a checkpoint's agents with their own conversations.
 
 The checkpoint is loaded into the run directory of the branch, and each agent is forked from there.
 The original is never opened for writing. Each new agent is the same player as the original, in a
-world of its own that continues from the same snapshot.
+separate world that continues from the same snapshot.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _MAX_ID_BYTES: Final = 4096
 
 
 def source_dir(run_dir: Path) -> Path:
-    """Return where the loaded agents are that a branch is forked from."""
+    """Return the directory of the loaded agents from which a branch is forked."""
     return state_dir(run_dir) / _SOURCE
 
 
 def carry_over(source: AttemptAgent, branch: AsyncAgent, run_dir: Path) -> None:
-    """Let a forked agent rejoin as the player of the loaded one, its recorded origin. Blocks.
+    """Let a forked agent rejoin as the loaded agent's player, and record its origin. Blocks.
 
     Args:
         source: The loaded agent.
-        branch: The agent that was forked from it.
+        branch: The agent forked from it.
         run_dir: The run directory of the branch.
 
     Raises:
@@ -52,7 +52,7 @@ def carry_over(source: AttemptAgent, branch: AsyncAgent, run_dir: Path) -> None:
 
 
 def _describe(source: AttemptAgent) -> dict[str, Any]:
-    """Return the conversation that a branch continues."""
+    """Return a description of the conversation that a branch continues."""
     directory = AgentDir(source.agent.dir)
     driver = find_driver(source.spec.driver)
     id_file = directory.id_file(source.spec.driver)

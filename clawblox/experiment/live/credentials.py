@@ -1,7 +1,7 @@
-"""The values of the variables that agents get, and names for the accounts that they use.
+"""The values of the agents' variables, and names for the accounts that they use.
 
-An account is a program, the address of its API, and a credential. Its name contains no value: two
-values of the same variable have different numbers. The numbers belong to this process.
+An account is a program, the address of its API, and a credential. Its name contains a number
+instead of the credential; the numbers are valid in this process only.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _ADDRESS_SUFFIX: Final = "_BASE_URL"
 
 
 class Credentials:
-    """The variables of the agents of an experiment. Their values are in memory only.
+    """The variables of the agents of an experiment, whose values stay in memory.
 
     Args:
         values: Values of the variables that plans name, and of logins of programs.
-        inherited: The environment of this process, from which programs take their own variables.
+        inherited: The environment of this process, which programs inherit.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class Credentials:
         return {name: self._values[name] for name in names if name in self._values}
 
     def secrets(self, spec: AgentSpec) -> list[str]:
-        """Return the secret values among the variables of an agent; the short ones are left out."""
+        """Return the secret values among the variables of an agent, except short ones."""
         return list(known_values(self.env(spec), ()).values())
 
     def _logins(self, spec: AgentSpec) -> list[str]:
-        """Return the variables of the agent's program that it does not inherit."""
+        """Return the login variables of the agent's program that it does not inherit."""
         own = find_driver(spec.driver).program.credential_variables
         return [
             name

@@ -1,7 +1,7 @@
-"""A generation as hooks see it: its world and its agents, read-only.
+"""The read-only view of a generation for hooks: its world and its agents.
 
-A ``stop`` hook sees them while the agents work, a ``score`` hook after they were stopped, with the
-world still running.
+A ``stop`` hook is called while the agents work, a ``score`` hook after they have been stopped, with
+the world still running.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from clawblox.world.async_world import AsyncWorld
 
 @attrs.frozen
 class _Observer:
-    """An agent as the world knows it: its name, and the directory that records its session."""
+    """An agent in the world: its name, and the directory that records its session."""
 
     name: str
     dir: Path
 
 
 class ViewedAgent(Protocol):
-    """The facts of an agent that hooks see."""
+    """The facts of an agent for hooks."""
 
     @property
     def name(self) -> str:
@@ -50,7 +50,7 @@ class ViewedAgent(Protocol):
 
     @property
     def usage(self) -> Usage:
-        """Its usage since the attempt at the generation began."""
+        """Its usage since the start of the attempt."""
 
     @property
     def events(self) -> Iterable[AgentEvent]:
@@ -79,17 +79,17 @@ class _AgentView:
 
     @property
     def dir(self) -> Path:
-        """Its directory. The agent may change everything in it: follow no link there."""
+        """Its directory. The agent may change everything in it, so do not follow links there."""
         return self._agent.dir
 
     @property
     def workspace(self) -> Path:
-        """Its workspace. The agent may change everything in it: follow no link there."""
+        """Its workspace. The agent may change everything in it, so do not follow links there."""
         return AgentDir(self.dir).workspace
 
     @property
     def usage(self) -> Usage:
-        """Its usage since the attempt at the generation began."""
+        """Its usage since the start of the attempt."""
         return self._agent.usage
 
     @property
@@ -99,13 +99,13 @@ class _AgentView:
 
 
 class LiveAgent(_AgentView):
-    """An agent of a generation that runs, or whose agents have just been stopped."""
+    """An agent of a running generation, or of one whose agents have just been stopped."""
 
     async def trajectory(self) -> dict[str, Any]:
         """Return its trajectory so far in the format ATIF 1.7.
 
         Raises:
-            UsageError: It has not begun a conversation.
+            UsageError: It has not started a conversation.
             ClawbloxError: A file of the agent is unreadable.
             OSError: A file cannot be read.
 
@@ -151,12 +151,12 @@ class _GenerationView:
 
     @property
     def seed(self) -> int | None:
-        """Seed of the world's random state; None if it continues that of a snapshot."""
+        """Seed of the world's random state; None if a snapshot's random state continues."""
         return self._seed
 
 
 class ViewedWorld(Protocol):
-    """The calls of :class:`LiveGeneration` to the world of its attempt."""
+    """The calls that :class:`LiveGeneration` makes to the world of its attempt."""
 
     async def observe(self, agent: ViewedAgent) -> Any:  # noqa: ANN401 - the world decides
         """Return what an agent would observe now."""
@@ -168,7 +168,7 @@ class ViewedWorld(Protocol):
         """Return the simulation time; None if the world reports none."""
 
     async def fetch(self) -> None:
-        """Bring the files of the attempt up to date, where it runs on another machine."""
+        """Update the files of an attempt that runs on another machine."""
 
 
 class InstanceWorld:
@@ -212,7 +212,7 @@ class InstanceWorld:
         return await self._world.simulation_time(self._instance)
 
     async def fetch(self) -> None:
-        """Do nothing: the files are here.
+        """Do nothing, since the files are local.
 
         Cancellation: has no effect.
         """
@@ -220,7 +220,7 @@ class InstanceWorld:
 
 
 class LiveGeneration(_GenerationView):
-    """A generation that runs, or whose agents have just been stopped: the view of async hooks.
+    """The view for async hooks of a generation that runs or whose agents have just been stopped.
 
     Args:
         order: The attempt.
@@ -246,7 +246,7 @@ class LiveGeneration(_GenerationView):
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since the agents were started, those of earlier attempts included."""
+        """Seconds since the agents were started, including those of earlier attempts."""
         return self._elapsed()
 
     @property
@@ -255,13 +255,13 @@ class LiveGeneration(_GenerationView):
         return self._agents
 
     async def observe(self, agent: str | None = None) -> Any:  # noqa: ANN401 - the world decides
-        """Return what an agent would observe now. The agent does not notice.
+        """Return what an agent would observe now, without affecting the agent.
 
         Args:
             agent: Its display name; None means the first.
 
         Returns:
-            The JSON value that the world answers.
+            The JSON value of the world's answer.
 
         Raises:
             UsageError: There is no such agent, or it has not joined the world.
@@ -293,19 +293,19 @@ class LiveGeneration(_GenerationView):
         return await self._world.simulation_time()
 
     async def fetch(self) -> None:
-        """Bring workspaces and conversations up to date, where the agents work on a node.
+        """Update the copies of workspaces and conversations of agents on another node.
 
-        A score function finds them up to date.
+        They are already up to date when a score function is called.
 
         Raises:
             ClawbloxError: They did not arrive, or the node is lost.
 
-        Cancellation: some files are those of before.
+        Cancellation: some files may not be updated.
         """
         await self._world.fetch()
 
     def blocking(self, call: Callable[..., Any]) -> GenerationEnd:
-        """Return the view of a score function that is not async.
+        """Return the view for a score function that is not async.
 
         Args:
             call: Runs a function of this view in the event loop, and returns its result.
@@ -321,10 +321,10 @@ class LiveGeneration(_GenerationView):
 
 
 class GenerationEnd(_GenerationView):
-    """A generation at its end: the view of score functions that are not async.
+    """The view for score functions that are not async: a generation at its end.
 
-    It has what :class:`LiveGeneration` has, and its methods block. They are for the thread of the
-    function; after the time limit of the function they fail.
+    It has the members of :class:`LiveGeneration`, with blocking methods for the thread of the
+    function. After the function's time limit they fail.
 
     Args:
         live: The view of async hooks.
@@ -339,7 +339,7 @@ class GenerationEnd(_GenerationView):
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since the agents were started, those of earlier attempts included."""
+        """Seconds since the agents were started, including those of earlier attempts."""
         return self._call(lambda: self._live.elapsed_s)  # type: ignore[no-any-return]
 
     @property

@@ -1,4 +1,4 @@
-"""Worlds and agents that still run in an experiment, left there by killed orchestrators."""
+"""Ends worlds and agents that killed orchestrators have left running in an experiment."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ async def end_left(directory: Path) -> None:
         directory: The directory of the experiment.
 
     Raises:
-        ClawbloxError: Some run on, so that no attempt may follow.
-        OSError: The processes cannot be looked at.
+        ClawbloxError: Some are still running, so a new attempt must not start.
+        OSError: The processes cannot be examined.
 
     Cancellation: some of them may have ended.
     """
@@ -34,7 +34,7 @@ async def end_left(directory: Path) -> None:
 
 
 def _find_left(directory: Path) -> dict[str, Path]:
-    """Return the cookies of processes that no orchestrator of an attempt owns, with their runs."""
+    """Return the cookies of processes without an orchestrator, with their runs."""
     living = living_cookies()
     if not living:
         return {}
@@ -47,7 +47,7 @@ def _find_left(directory: Path) -> dict[str, Path]:
 
 
 def run_dirs(directory: Path) -> Iterator[Path]:
-    """Yield the run directories of an experiment, those of the public scripts included. Blocks.
+    """Yield the run directories of an experiment, including those of the public scripts. Blocks.
 
     Args:
         directory: The directory of the experiment; links below it are not followed.
@@ -57,7 +57,7 @@ def run_dirs(directory: Path) -> Iterator[Path]:
 
 
 def _directories_in(place: Path) -> list[Path]:
-    """Return the directories in a directory, without links; none where it is missing or a link."""
+    """Return the directories in a directory, without links; empty if it is missing or a link."""
     if place.is_symlink():
         return []
     with contextlib.suppress(OSError), os.scandir(place) as entries:

@@ -1,7 +1,7 @@
-"""An attempt at a generation on a real world and real agents: their starts, checkpoints and ends.
+"""Runs an attempt at a generation with a real world and real agents.
 
-It implements :class:`~clawblox.experiment.schedule.ports.Attempt`. The world never restarts by
-itself: a world that came back alone would meet agents that remember what it does not.
+It implements :class:`~clawblox.experiment.schedule.ports.Attempt`. The world never restarts
+automatically, because the agents would remember events that the restarted world has lost.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ class LiveAttempt:
 
     Args:
         order: The attempt.
-        run_dir: Its run directory, which is prepared.
+        run_dir: Its prepared run directory.
         record: The prepared facts.
-        world: The world, open; other attempts may use it too.
-        instance: Name of its instance, which no other open attempt has.
+        world: The open world; other attempts may use it too.
+        instance: Name of its instance, unique among open attempts.
         agents: The agents, in their order; :meth:`opened` opens and closes them.
-        secrets: Values that no archive may contain.
-        tmux: tmux session that shows world and agents; None for none.
+        secrets: Values that must not occur in an archive.
+        tmux: tmux session that shows world and agents, or None.
         report: Called with each signal.
         grace_s: Seconds between TERM and KILL when the world is stopped.
         pass_on: Called with each event of the world and of the agents.
@@ -95,7 +95,7 @@ class LiveAttempt:
         """Open the world and the agents; leaving ends everything that was started.
 
         Raises:
-            AttemptError: A defect in the bookkeeping of the attempt.
+            AttemptError: The attempt's bookkeeping has a defect.
 
         Cancellation: everything is ended.
         """
@@ -112,7 +112,7 @@ class LiveAttempt:
             yield self
 
     async def _end(self) -> None:
-        # A cancellation has reached the world and the agents before, which are ending themselves.
+        # A cancellation reaches the world and the agents first, and they end themselves.
         with anyio.CancelScope(shield=True), self._held, suppress(ClawbloxError):
             await self.stop_agents()
             if self.started is not None:
@@ -123,7 +123,7 @@ class LiveAttempt:
             await run_blocking(label_run, self.run_dir, "interrupted", utc_now())
 
     def _watch(self, function: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
-        """Run a task of the bookkeeping, whose defect ends the attempt."""
+        """Run a bookkeeping task; a defect in it ends the attempt."""
 
         async def watch() -> None:
             with as_attempt_errors("bookkeeping of an attempt failed"):
@@ -170,7 +170,7 @@ class LiveAttempt:
 
     @property
     def _seed(self) -> int | None:
-        """The seed of the world's random state; None keeps that of a snapshot."""
+        """Seed of the world's random state; None keeps the state of a snapshot."""
         if self.order.branch is not None:
             return self.order.branch.reseed
         return self.order.chain.seed if self.record.snapshot is None else None
@@ -212,7 +212,7 @@ class LiveAttempt:
         )
 
     async def _watch_world(self, started: StartedWorld) -> None:
-        """Report the end of the world, which nothing but the attempt may stop."""
+        """Report the end of the world, which only the attempt may stop."""
         async for event in self._events:
             if event.subject != self.instance:
                 continue
@@ -230,11 +230,11 @@ class LiveAttempt:
     # -- facts ------------------------------------------------------------------------------------
 
     def activity(self) -> Sequence[AgentActivity]:
-        """Return what the agents do, in their order."""
+        """Return the activity of the agents, in their order."""
         return [agent.activity() for agent in self.agents]
 
     def usage(self) -> Sequence[Usage]:
-        """Return the usage of the agents since the attempt began, in their order."""
+        """Return the usage of the agents since the start of the attempt, in their order."""
         return [agent.usage for agent in self.agents]
 
     async def world_time(self) -> float | None:
@@ -244,7 +244,7 @@ class LiveAttempt:
         """
         try:
             return await self.world.simulation_time(self.instance)
-        except WorldError as error:  # its end is reported by a signal
+        except WorldError as error:  # a signal reports its end
             _log.warning("world's time not read", attempt=self.order.attempt_id, error=str(error))
             return None
 
@@ -317,7 +317,7 @@ class LiveAttempt:
         }
 
     async def remove_checkpoint(self, file: str) -> None:
-        """Remove an archive of this attempt; one that cannot be removed is logged.
+        """Remove an archive of this attempt; log a failure.
 
         Cancellation: it is removed or not.
         """
@@ -326,7 +326,7 @@ class LiveAttempt:
     # -- the agents -------------------------------------------------------------------------------
 
     async def set_budgets(self, used: Sequence[Usage], *, is_saving: bool) -> None:
-        """Set what each agent may still use; while it saves, it is not asked to continue.
+        """Set the remaining budget of each agent; while saving, agents are not asked to continue.
 
         Cancellation: has no effect.
         """
@@ -348,7 +348,7 @@ class LiveAttempt:
             AttemptError: An agent could not be started.
             ProviderError: A limit or an expired login.
 
-        Cancellation: some agents may have it.
+        Cancellation: some agents may have received it.
         """
         with as_attempt_errors("message not sent"):
             for agent in self.agents:
@@ -358,7 +358,7 @@ class LiveAttempt:
     async def stop_agents(self) -> None:
         """Stop the agents. Idempotent.
 
-        Cancellation: they are stopped nevertheless.
+        Cancellation: the agents are stopped regardless.
         """
         await stop_all(partial(agent.stop, self._grace_s) for agent in self.agents)
 

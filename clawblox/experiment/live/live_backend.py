@@ -1,7 +1,7 @@
-"""Makes the attempts of an experiment, and cares for their worlds and directories.
+"""Makes the attempts of an experiment, and manages their worlds and directories.
 
 It implements :class:`~clawblox.experiment.schedule.ports.AttemptBackend`. A run directory is
-complete or absent: it is made under another name and renamed, or loaded from an archive in one
+complete or absent: it is made under a temporary name and renamed, or loaded from an archive in one
 step.
 """
 
@@ -64,8 +64,7 @@ class _AttemptOpening:
 class SharedWorlds:
     """Opens worlds when they are first used, and closes them with the experiment.
 
-    Each world looks after its instances by tasks of its own, so one for each attempt would cost
-    many times as much.
+    Attempts share worlds, since each open world has its own tasks, which are costly.
     """
 
     def __init__(self) -> None:
@@ -74,9 +73,9 @@ class SharedWorlds:
         self._is_served = anyio.Event()
 
     async def serve(self) -> None:
-        """Keep the worlds open that :meth:`open` returns. To be started as a task, once.
+        """Keep the worlds of :meth:`open` open. Start this as a task, once.
 
-        Cancellation: all worlds are closed, and so their instances are stopped.
+        Cancellation: all worlds are closed, which stops their instances.
         """
         async with Tasks() as self._tasks:
             self._is_served.set()
@@ -94,7 +93,7 @@ class SharedWorlds:
                 await anyio.sleep_forever()
 
     async def open(self, directory: Path | str) -> AsyncWorld:
-        """Return a world, open.
+        """Return an open world.
 
         Args:
             directory: Its directory, or the address of a folder on GitHub.
@@ -102,7 +101,7 @@ class SharedWorlds:
         Raises:
             ClawbloxError: It cannot be opened.
 
-        Cancellation: it may be opened nevertheless.
+        Cancellation: it may be opened regardless.
         """
         await self._is_served.wait()
         if directory not in self._openings:
@@ -118,7 +117,7 @@ class SharedWorlds:
 
 @attrs.define(eq=False)
 class LiveBackend:
-    """Makes attempts on real worlds and agents, as ``schedule.ports.AttemptBackend`` describes it.
+    """Makes attempts with real worlds and agents; see ``schedule.ports.AttemptBackend``.
 
     Args:
         directory: Directory of the experiment.
@@ -146,7 +145,7 @@ class LiveBackend:
         self._credentials = Credentials(self._env)
 
     async def serve(self) -> None:
-        """Keep the worlds of the attempts open; to be run as a task while attempts are made.
+        """Keep the worlds of the attempts open; run this as a task while attempts are made.
 
         Cancellation: all worlds are closed.
         """
@@ -157,11 +156,11 @@ class LiveBackend:
         return [self._credentials.account(spec) for spec in chain.plan.agents]
 
     async def survey(self, plan: Plan, *, has_worked: bool) -> None:
-        """Check everything that the experiment needs; nothing is started.
+        """Check the requirements of the experiment without starting anything.
 
         Args:
             plan: The plan.
-            has_worked: Whether agents have worked before: then an expired login is a pause.
+            has_worked: Whether agents have worked before; if so, an expired login causes a pause.
 
         Raises:
             ConfigError: There are faults; the error names each.
@@ -172,17 +171,17 @@ class LiveBackend:
         await survey_plan(plan, self.directory, self._env, stage=stage)
 
     async def check(self, chain: Chain) -> None:
-        """Check that the programs of a chain's agents can work; nothing is started.
+        """Check that the programs of a chain's agents can run, without starting them.
 
         Raises:
-            AttemptError: A program is missing, or something else that does not pass.
+            AttemptError: A program is missing, or another check fails.
             ProviderError: A login has expired.
 
         Cancellation: has no effect.
         """
         with as_attempt_errors("agents not checked"):
             for spec in chain.plan.agents:
-                place = self._chain_dir(chain.name) / str(spec.name)  # nothing is written there
+                place = self._chain_dir(chain.name) / str(spec.name)  # no file is written there
                 agent = self._make_agent(spec, RecordedAgent(name=place.name), place)
                 with agent.blamed():
                     await agent.agent.check(env=agent.env)
@@ -191,8 +190,8 @@ class LiveBackend:
         """End the worlds and agents of attempts whose orchestrator was killed with its guard.
 
         Raises:
-            ClawbloxError: Some run on, so that no attempt may follow.
-            OSError: The processes cannot be looked at.
+            ClawbloxError: Some are still running, so a new attempt must not start.
+            OSError: The processes cannot be examined.
 
         Cancellation: some of them may have ended.
         """
@@ -201,13 +200,13 @@ class LiveBackend:
     # -- directories ------------------------------------------------------------------------------
 
     async def prepare(self, order: AttemptOrder) -> Mapping[str, Any]:
-        """Make the run directory of an attempt, complete or not at all; adopt a complete one.
+        """Make the run directory of an attempt, or adopt a complete one.
 
         Raises:
-            AttemptError: A template, prompt or checkpoint cannot be used.
+            AttemptError: A template, prompt or checkpoint is unusable.
             OSError: The disk is full, for example.
 
-        Cancellation: no run directory remains, or it is complete.
+        Cancellation: the run directory is complete or absent.
         """
         with as_attempt_errors("attempt not prepared"):
             return await run_checked(
@@ -215,7 +214,7 @@ class LiveBackend:
             )
 
     async def validate(self, chain: Chain, attempt_id: str) -> Mapping[str, Any]:
-        """Check the files of an attempt that has ended, and prune files that can be made again.
+        """Check the files of an ended attempt, and prune files that can be recreated.
 
         Raises:
             AttemptError: A file is missing.
@@ -226,7 +225,7 @@ class LiveBackend:
             return await run_blocking(self._validate, chain, attempt_id)
 
     def _validate(self, chain: Chain, attempt_id: str) -> Mapping[str, Any]:
-        # An attempt may have failed after its last checkpoint, when its files were complete.
+        # An attempt with complete files may have failed after its last checkpoint.
         moved = find_attempt(self._chain_dir(chain.name), attempt_id)
         run_dir = moved or self._run_dir(chain.name, attempt_id)
         record = require_record(run_dir)
@@ -254,7 +253,7 @@ class LiveBackend:
     async def set_aside(self, chain: str, attempt_id: str, moved_to: str) -> None:
         """Rename the directory of a failed attempt, if it exists; idempotent.
 
-        The name may be that of a run of the public scripts since then; it keeps its name.
+        A later run of the public scripts may have taken the name; it is not renamed.
 
         Raises:
             OSError: It cannot be renamed.
@@ -273,30 +272,31 @@ class LiveBackend:
         await run_blocking(move)
 
     async def discard(self, order: AttemptOrder) -> None:
-        """Remove the directory of an attempt that was only scored; idempotent.
+        """Remove the directory of an attempt that only computed scores; idempotent.
 
-        Cancellation: a part of it may remain.
+        Cancellation: a part may remain.
         """
         run_dir = self._run_dir(order.chain.name, order.attempt_id)
 
         def discard() -> None:
             removed = run_dir.with_name(f"{run_dir.name}.removed")
             with contextlib.suppress(FileNotFoundError):
-                # In its place, the world that is still open would make its control socket again.
+                # In its original place, the world, which is still open, would recreate its control
+                # socket.
                 run_dir.rename(removed)
             discard_tree(removed)
 
         await run_blocking(discard)
 
     async def usage(self, chain: str, attempt_id: str) -> Sequence[Usage]:
-        """Return the usage of an attempt that nothing runs any longer, from its files.
+        """Return the usage of an ended attempt, from its files.
 
         Cancellation: has no effect.
         """
         return await run_blocking(read_attempt_usage, self._run_dir(chain, attempt_id))
 
     async def script_errors(self, chain: str, attempt_id: str) -> ScriptErrors | None:
-        """Return the errors that the world of an attempt reported last, from its manifest.
+        """Return the latest errors reported by an attempt's world, from its manifest.
 
         Cancellation: has no effect.
         """
@@ -322,7 +322,7 @@ class LiveBackend:
 
     @asynccontextmanager
     async def room(self, chain: Chain) -> AsyncIterator[Room]:
-        """Return room on this machine, at once."""
+        """Return room on this machine, without waiting."""
         yield THIS_MACHINE
 
     @asynccontextmanager
@@ -332,7 +332,7 @@ class LiveBackend:
         """Return an attempt; leaving it ends everything that it started.
 
         Raises:
-            AttemptError: The attempt cannot be opened; or a defect in its bookkeeping.
+            AttemptError: The attempt cannot be opened, or its bookkeeping has a defect.
 
         Cancellation: everything is ended.
         """
@@ -346,10 +346,10 @@ class LiveBackend:
 
     @contextmanager
     def _named_instance(self, world: AsyncWorld) -> Iterator[str]:
-        """Give a block the name of an instance that no other open attempt has.
+        """Reserve a unique instance name for the duration of the block.
 
-        A world gives the name of an instance that has ended to the next, so that an attempt would
-        stop or save the instance of another.
+        A world reuses the names of ended instances, so without this an attempt could stop or save
+        another attempt's instance.
         """
         name = next(instance_names({*self._taken_names, *world.labels}))
         self._taken_names.add(name)
@@ -409,7 +409,7 @@ class LiveBackend:
         Raises:
             AttemptError: Its conversation cannot be continued exactly.
 
-        Cancellation: no directory of the new agent remains, or it is complete.
+        Cancellation: the directory of the new agent is complete or absent.
         """
         ref, name = order.origin, recorded.forked_from
         assert ref is not None

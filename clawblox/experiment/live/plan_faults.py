@@ -1,6 +1,6 @@
-"""The faults of a plan that show without running a program. Everything here blocks.
+"""Finds faults of a plan without running a program. All functions block.
 
-What a start would refuse is asked of the code that refuses it there.
+The checks use the same code that would refuse the start.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from clawblox.world.sources import find_world_dir, is_source
 from clawblox.world_keys import CONFIG_NAME
 
 _RECORDING: Final = (RECORD_ENV.encode(), b"clawblox.server", b"clawblox.engine")
-"""Names of which the source of a world that can record itself has one."""
+"""Names of which at least one occurs in the source of a world that can record itself."""
 _MAX_FILES: Final = 1000
 _MAX_SOURCE_BYTES: Final = 1 << 20
 
 
 def world_options(spec: WorldSpec) -> dict[str, Any]:
-    """Return the options with which the world of a plan is started."""
+    """Return the start options for the world of a plan."""
     names = attrs.fields_dict(WorldSpec).keys() - {"dir"}
     return {name: getattr(spec, name) for name in names}
 
@@ -53,7 +53,7 @@ def world_options(spec: WorldSpec) -> dict[str, Any]:
 
 
 def find_world_faults(plan: Plan, chains: Iterable[Chain]) -> Iterator[ConfigError]:
-    """Yield why the worlds of a plan cannot be started."""
+    """Yield the errors that prevent the worlds of a plan from starting."""
     specs: dict[WorldSpec, set[AgentSpec]] = {}
     for chain in chains:
         specs.setdefault(chain.plan.world, set()).update(chain.plan.agents)
@@ -73,7 +73,7 @@ def find_world_faults(plan: Plan, chains: Iterable[Chain]) -> Iterator[ConfigErr
                 " that reads its seed",
             )
         yield from catch_fault(partial(_plan_start, config, spec), "world")
-        if plan.cluster is None:  # else the programs of the nodes count
+        if plan.cluster is None:  # otherwise the nodes' programs are used
             yield from _find_command_faults(spec, config)
         yield from _find_file_faults(config, agents)
 
@@ -87,7 +87,7 @@ def catch_fault(check: Callable[[], object], parent: str = "") -> Iterator[Confi
 
     Args:
         check: The check. It may block.
-        parent: Key of the plan below which the error's key is, unless that names another file.
+        parent: Key of the plan to put before the error's key, unless the error names another file.
     """
     try:
         check()
@@ -115,7 +115,7 @@ def _find_command_faults(spec: WorldSpec, config: WorldConfig) -> Iterator[Confi
 
 
 def _find_file_faults(config: WorldConfig, agents: Iterable[AgentSpec]) -> Iterator[ConfigError]:
-    """Yield the faults of the files of a world that its agents get."""
+    """Yield the faults of the world's files that its agents get."""
     root = config.config.get("sandbox", {}).get("deps_root")
     is_shown = root is not None and any(agent.sandbox for agent in agents)
     if is_shown and not (config.dir / root).is_dir():
@@ -128,12 +128,12 @@ def _find_file_faults(config: WorldConfig, agents: Iterable[AgentSpec]) -> Itera
         yield from catch_fault(partial(read_server, config.server_source), "world")
     prompts = {agent.system_prompt: f"agents.{agent.name}" for agent in agents}
     for file, key in prompts.items():
-        if file is None or file.is_file():  # others are faults of the plan's inputs
+        if file is None or file.is_file():  # other faults belong to the plan's inputs
             yield from catch_fault(partial(read_template, file, config.dir), key)
 
 
 def find_hook_faults(plan: Plan) -> Iterator[ConfigError]:
-    """Yield why the commands of hooks cannot be run. Blocks."""
+    """Yield the errors that prevent hook commands from running. Blocks."""
     for hook in HOOKS:
         target = getattr(plan, hook)
         if target is not None and not isinstance(target, str):
@@ -141,7 +141,7 @@ def find_hook_faults(plan: Plan) -> Iterator[ConfigError]:
 
 
 def find_world_notes(spec: WorldSpec) -> Iterator[str]:
-    """Yield what a world may lack, as far as its files tell."""
+    """Yield notes about features that a world seems to lack, judging by its files."""
     config = read_world_config(find_world_dir(spec.dir))
     if spec.record and not _mentions_recording(config):
         yield (
@@ -151,7 +151,7 @@ def find_world_notes(spec: WorldSpec) -> Iterator[str]:
 
 
 def _mentions_recording(config: WorldConfig) -> bool:
-    """Return whether a world may record itself: it says so, or its source names what that needs."""
+    """Return whether a world may record itself, judging by its configuration and source."""
     if config.is_engine_world or "recorder" in config.run:
         return True
     command = " ".join(config.run_command or ()).encode()
@@ -160,7 +160,7 @@ def _mentions_recording(config: WorldConfig) -> bool:
 
 
 def _read_sources(root: Path) -> Iterator[bytes]:
-    """Yield the content of the first files of a world, without those that are too large."""
+    """Yield the contents of the first files of a world, skipping files that are too large."""
     listing = list_workspace(
         root,
         "",
@@ -176,7 +176,7 @@ def _read_sources(root: Path) -> Iterator[bytes]:
 
 
 def find_agent_faults(plan: Plan, spec: AgentSpec) -> Iterator[ConfigError]:
-    """Yield why an agent of a plan cannot work, or not to the end of a generation.
+    """Yield the errors that prevent an agent from running to the end of a generation.
 
     Args:
         plan: The plan of its chain.
@@ -214,7 +214,7 @@ def _require_resume(key: str, what: str, hint: str) -> ConfigError:
 
 
 def place_program(spec: AgentSpec, world: Path | str) -> AgentSpec:
-    """Return an agent whose program in the workspace is the file that will be copied there.
+    """Return an agent with its program in the workspace replaced by the file to be copied.
 
     Args:
         spec: The agent.
@@ -237,7 +237,7 @@ def place_program(spec: AgentSpec, world: Path | str) -> AgentSpec:
 
 
 def find_port_faults(plan: Plan, chains: Iterable[Chain]) -> Iterator[ConfigError]:
-    """Yield the ports for which several worlds would compete longer than they wait."""
+    """Yield errors for ports that worlds would occupy for longer than other worlds wait."""
     plans = [chain.plan for chain in chains if chain.plan.world.port is not None]
     ports = Counter(one.world.port for one in plans if one.world.port_wait <= one.duration)
     for port, count in ports.items():
@@ -251,7 +251,7 @@ def find_port_faults(plan: Plan, chains: Iterable[Chain]) -> Iterator[ConfigErro
 
 
 def find_money_faults(plan: Plan, chains: Iterable[Chain]) -> Iterator[ConfigError]:
-    """Yield the limit of the money if the budgets of the agents of some world reach it."""
+    """Yield an error if the budgets of some world's agents reach the spending limit."""
     limit = plan.limits.dollars
     budgets = (
         sum((agent.budget and agent.budget.usd) or 0.0 for agent in chain.plan.agents)

@@ -45,19 +45,19 @@ from clawblox.world.sources import find_world_dir
 
 
 def find_archive(chain_dir: Path, checkpoint: CheckpointRef) -> Path | None:
-    """Return an archive, also of an attempt whose directory was set aside; None without one."""
+    """Return the path of an archive, even if its attempt was set aside, or None."""
     places = _attempt_dirs(chain_dir, checkpoint.attempt)
     paths = (place / "checkpoints" / checkpoint.file for place in places)
     return next((path for path in paths if path.is_file() and not path.is_symlink()), None)
 
 
 def find_attempt(chain_dir: Path, attempt: str) -> Path | None:
-    """Return the run directory of an attempt, also if it was set aside; None without one."""
+    """Return the run directory of an attempt, even if it was set aside, or None."""
     return next((path for path in _attempt_dirs(chain_dir, attempt) if path.is_dir()), None)
 
 
 def _attempt_dirs(chain_dir: Path, attempt: str) -> list[Path]:
-    """Return where an attempt may be. The public scripts may have given its name to another run."""
+    """Return possible directories of an attempt; a public script's run may have its name."""
     pattern = f"{glob.escape(attempt)}.failed-*"
     aside = sorted(layout.runs_dir(chain_dir).glob(pattern), reverse=True)
     return [layout.attempt_dir(chain_dir, attempt), *aside]
@@ -65,7 +65,7 @@ def _attempt_dirs(chain_dir: Path, attempt: str) -> list[Path]:
 
 @attrs.frozen(eq=False)
 class Preparation:
-    """The making of one run directory.
+    """Makes one run directory.
 
     Args:
         order: The attempt.
@@ -83,11 +83,12 @@ class Preparation:
         """Make the directory, unless it is complete.
 
         Returns:
-            ``digests`` of its contents; and ``left_out``, entries that workspaces lack, by agent.
+            ``digests`` of its contents; and ``left_out``, entries missing from workspaces, by
+            agent.
 
         Raises:
-            AttemptError: A checkpoint cannot be used, or another directory is in the way.
-            ClawbloxError: An archive, a template or a file cannot be used.
+            AttemptError: A checkpoint is unusable, or another directory is in the way.
+            ClawbloxError: An archive, a template or a file is unusable.
             OSError: A file cannot be written.
         """
         run_dir = self._run_dir
@@ -143,10 +144,10 @@ class Preparation:
         update_manifest(directory, update)
 
     def _find_save(self, ref: CheckpointRef, record: AttemptRecord) -> Path:
-        """Return the save in a checkpoint as its own run lists it, or else the archive."""
+        """Return the save listed by a checkpoint's own run, or else the archive."""
         attempt = self._require_attempt(self._chain_dir(ref.chain), ref.attempt)
         archive = attempt / "checkpoints" / ref.file
-        manifest = try_read_manifest(attempt)  # the archive may have come alone
+        manifest = try_read_manifest(attempt)  # the archive may be here without its run
         for entry in objects_in(manifest.checkpoints):
             path = read_text(entry, "path")
             if path is not None and "instance" in entry and entry.get("sha256") == record.sha256:
@@ -170,14 +171,14 @@ class Preparation:
         return path
 
     def _load(self, ref: CheckpointRef, directory: Path) -> AttemptRecord:
-        """Load world and agents; the agents of a branch elsewhere, since they are forked later."""
+        """Load world and agents; a branch's agents go elsewhere, to be forked later."""
         is_branch = self.order.branch is not None
         place = source_dir(directory) if is_branch else directory
         options = LoadOptions(path=self._require_archive(ref), run_dir=place)
         loaded = load(options, final_dir=None if is_branch else self._run_dir).result
         names = self._require_whole(loaded)
         if is_branch:
-            for path in place.glob(f"{SNAPSHOT_NAME}*"):  # also the rows of its data stores
+            for path in place.glob(f"{SNAPSHOT_NAME}*"):  # with its data stores
                 path.rename(directory / path.name)
             agents = [
                 RecordedAgent(name=self._full_name(index), forked_from=name)
@@ -190,7 +191,7 @@ class Preparation:
         return AttemptRecord(agents=tuple(agents), snapshot=SNAPSHOT_NAME, sha256=digest)
 
     def _require_whole(self, loaded: Mapping[str, Any]) -> Sequence[str]:
-        """Return the names of the agents, in their order."""
+        """Check that a loaded checkpoint is complete; return the names of the agents, in order."""
         for name, reason in loaded["lost_sessions"].items():
             raise AttemptError("start", f"{name}: its conversation was not restored: {reason}")
         if loaded["world_snapshot"] is None:
@@ -200,7 +201,7 @@ class Preparation:
         return names
 
     def _extract_world(self, ref: CheckpointRef, directory: Path) -> AttemptRecord:
-        """Extract the world only; the directories of the agents are those of its attempt."""
+        """Extract only the world; the agents' directories stay in the original attempt."""
         archive = self._require_archive(ref)
         snapshot, sha256 = extract_snapshot(archive, directory / "checkpoints")
         attempt = self._require_attempt(self._chain_dir(ref.chain), ref.attempt)
@@ -218,7 +219,7 @@ class Preparation:
     # -- new agents -------------------------------------------------------------------------------
 
     def _make_new(self, directory: Path) -> AttemptRecord:
-        """Make the workspaces of new agents, and extract the world that they continue, if any."""
+        """Make the workspaces of new agents, and extract the snapshot of their world, if any."""
         order = self.order
         names = [self._full_name(index) for index, _ in enumerate(order.chain.plan.agents)]
         left_out = self._fill_workspaces(directory, names)
@@ -236,7 +237,7 @@ class Preparation:
         return attrs.evolve(record, snapshot=place, sha256=sha256)
 
     def _fill_workspaces(self, directory: Path, names: Sequence[str]) -> list[list[str]]:
-        """Fill the workspaces; return what each of them lacks."""
+        """Fill the workspaces; return the entries missing from each."""
         plan = self.order.chain.plan
         world = read_world_config(find_world_dir(plan.world.dir))
         return [
@@ -263,7 +264,7 @@ class Preparation:
         return [AgentDir(attempt / "agents" / name).workspace for name in names]
 
     def _copy_sessions(self, ref: CheckpointRef, directory: Path, names: Sequence[str]) -> None:
-        """Let each new agent rejoin as the player of the agent before it."""
+        """Let each new agent rejoin as the player of its predecessor."""
         attempt = self._require_attempt(self._chain_dir(ref.chain), ref.attempt)
         for old, new in zip(agent_names(attempt), names, strict=True):
             copy_session(attempt / "agents" / old, directory / "agents" / new)

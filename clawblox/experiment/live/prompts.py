@@ -1,4 +1,4 @@
-"""System prompts: the template of an agent, and its variables."""
+"""System prompts: reads templates and fills in their variables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clawblox.errors import ConfigError
 from clawblox.system.regular_files import read_regular
 
 WORLD_PROMPT: Final = "system_prompt.md"
-"""The template in a world's directory, for agents without one of their own."""
+"""The template in a world's directory, for agents without their own."""
 
 _MAX_BYTES: Final = 16 << 20
 _SESSION_LINE: Final = "The address knows who you are: do not join, and send no session."
@@ -20,14 +20,14 @@ You are $WORLD_AGENT_NAME. You act in a world through its HTTP API at $WORLD_BAS
 $SESSION_LINE
 Read the documentation of the API before you act: $SKILL_CURL
 """
-"""The address and the interface of the world, for templates that do not mention them."""
+"""Text about the world's address and interface, for templates that do not mention them."""
 
 
 def read_template(file: Path | None, world_dir: Path) -> str:
     """Return the template of a system prompt. Blocks.
 
     Args:
-        file: The file that the plan names; None means that of the world, or the default.
+        file: The file named in the plan; None means the world's template, or the default.
         world_dir: Directory of the world.
 
     Raises:
@@ -43,13 +43,13 @@ def read_template(file: Path | None, world_dir: Path) -> str:
 
 
 def render(template: str, *, name: str, workspace: Path, base_url: str, skill_url: str) -> str:
-    """Return a system prompt; unknown variables stay as they are.
+    """Return a system prompt; unknown variables stay unchanged.
 
     Args:
         template: Text with variables such as ``$WORLD_AGENT_NAME``.
         name: Name of the agent in the world.
         workspace: Its workspace, as its program sees it.
-        base_url: Its address of the world.
+        base_url: The agent's address of the world.
         skill_url: Address of the world's documentation for agents.
     """
     return Template(template).safe_substitute(

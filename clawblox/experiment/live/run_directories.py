@@ -1,7 +1,7 @@
-"""Makes, checks, prunes and renames the run directories of attempts. Everything here blocks.
+"""Makes, checks, prunes and renames the run directories of attempts. All functions block.
 
-A directory has another name until it is complete. The agents of an attempt that has ended may have
-replaced anything in theirs, so no link is followed.
+A directory has a temporary name until it is complete. Agents may have replaced anything in their
+directories, so links are not followed.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ _PRUNED: Final = (
     "runtime/python",
     "workspace/.venv",
 )
-"""Directories that are large and can be made again, relative to an agent's directory."""
+"""Large directories that can be recreated, relative to an agent's directory."""
 
 
 @contextlib.contextmanager
 def making_run(chain_dir: Path, attempt: str) -> Iterator[Path]:
-    """Make a run directory; it is complete and durable, or absent.
+    """Make a run directory that is complete and durable, or absent.
 
     Args:
         chain_dir: The directory of the chain; it is created if it is missing.
         attempt: The name of the attempt.
 
     Yields:
-        The incomplete directory, with the directories of every run. When the block ends, it gets
-        its name; when the block raises an error, it is removed.
+        The incomplete directory, with the standard subdirectories. It gets its final name at the
+        end of the block, or is removed if the block raises an error.
 
     Raises:
-        FileExistsError: The attempt has a run directory.
+        FileExistsError: The attempt already has a run directory.
         OSError: It cannot be made.
     """
     discard_partial(chain_dir, attempt)
@@ -63,7 +63,7 @@ def making_run(chain_dir: Path, attempt: str) -> Iterator[Path]:
 
 
 def discard_partial(chain_dir: Path, attempt: str) -> None:
-    """Remove what a killed process left of an incomplete run directory.
+    """Remove an incomplete run directory of a killed process.
 
     Args:
         chain_dir: The directory of the chain.
@@ -78,7 +78,7 @@ def discard_partial(chain_dir: Path, attempt: str) -> None:
 
 
 def validate_agent_dir(agent_dir: Path, driver: str) -> None:
-    """Check that an agent has left everything that a generation must have.
+    """Check that an agent's directory has all files that a generation requires.
 
     Args:
         agent_dir: The directory of the agent.
@@ -114,21 +114,21 @@ def _has_entries(agent_dir: Path, path: str) -> bool:
 
 
 def prune_agent_dir(agent_dir: Path) -> None:
-    """Remove large files that can be made again: program versions and virtual environments.
+    """Remove large files that can be recreated: program versions and virtual environments.
 
-    Files that cannot be removed stay, and the generation goes on.
+    Files that cannot be removed are kept without an error.
 
     Args:
-        agent_dir: The directory of the agent, which has stopped.
+        agent_dir: The directory of the stopped agent.
     """
     for path in _PRUNED:
         place = f"{agent_dir.name}/{path}"  # the agent's directory may be a link, too
         with contextlib.suppress(OSError), opened_parent(agent_dir.parent, place) as (parent, name):
-            remove_tree(name, dir_fd=parent)  # an error for a link
+            remove_tree(name, dir_fd=parent)  # raises an error for a link
 
 
 def set_aside(chain_dir: Path, attempt: str, moved_to: str) -> None:
-    """Rename the run directory of an attempt that failed. Idempotent.
+    """Rename the run directory of a failed attempt. Idempotent.
 
     Args:
         chain_dir: The directory of the chain.
@@ -139,6 +139,6 @@ def set_aside(chain_dir: Path, attempt: str, moved_to: str) -> None:
         OSError: It cannot be renamed, for example because another directory has the name.
     """
     runs = layout.runs_dir(chain_dir)
-    with contextlib.suppress(FileNotFoundError):  # it was renamed before, or never made
+    with contextlib.suppress(FileNotFoundError):  # already renamed, or never made
         rename_new(runs / attempt, runs / moved_to)
         fsync_directory(runs)

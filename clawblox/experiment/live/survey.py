@@ -1,4 +1,4 @@
-"""Looks for every fault of an experiment before anything of it starts."""
+"""Checks an experiment for faults before it starts."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ from clawblox.system.files import available_bytes
 from clawblox.system.trees import tree_size
 
 Stage: TypeAlias = Literal["new", "recorded", "worked"]
-"""Stage of an experiment: not begun; begun; some of its agents have worked."""
+"""Stage of an experiment: not created, created, or with agents that have worked."""
 
 CheckProgram: TypeAlias = Callable[[Chain, AgentSpec], Awaitable[str | None]]
 """Returns the version of an agent's program; see :func:`check_program_here`."""
 
 _NOWHERE = Path("agents")
-"""Directory of agents that are only checked; nothing is written there."""
+"""Directory of agents that are only checked; no file is written there."""
 
 
 @attrs.frozen(kw_only=True)
@@ -61,13 +61,13 @@ class Survey:
 
     Attributes:
         world: Digest of the files of its worlds.
-        programs: Version of the program of each driver; None if it is not known.
-        disk_bytes: Bytes that it needs, estimated from the templates of its agents.
-        free_bytes: Bytes that are free.
+        programs: Version of the program of each driver; None if unknown.
+        disk_bytes: Disk space it needs in bytes, estimated from the templates of its agents.
+        free_bytes: Free disk space in bytes.
         has_costs: Whether all its costs will be known.
-        notes: Settings that may not be intended but are no faults.
-        missing_env: Names of the variables of agents that have no values.
-        rooms: How many attempts each node of a cluster has resources for, by its name.
+        notes: Settings that are valid but may not be intended.
+        missing_env: Names of the agents' variables that have no values.
+        rooms: Number of attempts for which each node of a cluster has resources, by node name.
     """
 
     world: str
@@ -89,19 +89,19 @@ async def survey_plan(
     are_variables_needed: bool = True,
     check_program: CheckProgram | None = None,
 ) -> Survey:
-    """Check everything that an experiment needs; nothing is started or written.
+    """Check the requirements of an experiment; start and write nothing.
 
     Args:
         plan: The plan.
         directory: The directory of the experiment, which need not exist.
         env: Values as for :class:`clawblox.AsyncExperiment`; None means those of this process.
-        stage: How far the experiment is. Once it is begun, too little space is a pause, and the
-            save phase may be longer than the generation. Once agents have worked, expired logins
-            and too little money are pauses.
-        are_variables_needed: Whether the variables of agents must have values. The programs of
-            agents that lack some need not be logged in.
-        check_program: Returns the version of an agent's program where it will run, or raises why it
-            cannot work there; None means this machine.
+        stage: Stage of the experiment. Once it is created, too little space causes a pause instead
+            of an error, and the save phase may be longer than the generation. Once agents have
+            worked, expired logins and too little money cause pauses.
+        are_variables_needed: Whether the variables of agents must have values. If not, the programs
+            of agents without values need not be logged in.
+        check_program: Returns the version of an agent's program where it will run, or raises an
+            error; None checks this machine.
 
     Raises:
         ConfigError: There are faults; the error names each.
@@ -130,9 +130,9 @@ async def survey_plan(
             lambda check: digest_inputs(plan, experiment_dir=directory, check=check)
         )
     except ConfigError as error:
-        if error.key not in {fault.key for fault in faults}:  # else its trouble is a fault already
+        if error.key not in {fault.key for fault in faults}:  # else already reported
             faults.append(error)
-    if faults and takes_driver_keys(plan) and not needed:  # a run would need them
+    if faults and takes_driver_keys(plan) and not needed:  # a run needs the variables
         for _, spec in _distinct_agents(plan.chains()):
             faults += catch_fault(partial(credentials.env, spec))
     if faults or inputs is None:
@@ -164,7 +164,7 @@ def _find_static_faults(
         yield from find_agent_faults(chain.plan, spec)
     if plan.tmux is not None and shutil.which("tmux") is None:
         yield ConfigError("must be left out: tmux is not installed", key="tmux", value=plan.tmux)
-    if stage != "worked":  # attempts that have worked show the rest
+    if stage != "worked":  # successful attempts prove the rest
         yield from find_port_faults(plan, chains)
         yield from find_money_faults(plan, chains)
     if stage == "new":
@@ -187,7 +187,7 @@ def _free_bytes(directory: Path) -> int:
 
 
 def _distinct_agents(chains: Iterable[Chain]) -> list[tuple[Chain, AgentSpec]]:
-    """Return the agents of all chains, each once, with a chain of theirs."""
+    """Return the distinct agents of all chains, each with one of its chains."""
     agents: dict[object, tuple[Chain, AgentSpec]] = {}
     for chain in chains:
         for spec in chain.plan.agents:
@@ -198,7 +198,7 @@ def _distinct_agents(chains: Iterable[Chain]) -> list[tuple[Chain, AgentSpec]]:
 
 
 async def check_program_here(credentials: Credentials, chain: Chain, spec: AgentSpec) -> str | None:
-    """Return the version of an agent's program on this machine; None if it is not known.
+    """Return the version of an agent's program on this machine, or None if unknown.
 
     Args:
         credentials: The variables of agents.
@@ -233,7 +233,7 @@ def _check_version(spec: AgentSpec, version: str | None) -> Iterator[ConfigError
 def _measure(
     plan: Plan, directory: Path, inputs: InputDigests, programs: Mapping[str, str | None]
 ) -> Survey:
-    """Return what the experiment will use. Blocks."""
+    """Return the resources that the experiment will use. Blocks."""
     digest = hashlib.sha256(repr(sorted(inputs.world.items())).encode())
     worlds = dict.fromkeys(chain.plan.world for chain in plan.chains())
     return Survey(

@@ -1,10 +1,10 @@
-"""The workspaces of agents in a new attempt. Everything here blocks.
+"""Fills the workspaces of agents in a new attempt. All functions block.
 
-A workspace begins as a copy of a template or of the workspace at the end of the previous
-generation. The world's source is laid over it. Of an inherited workspace and of the world,
-everything is left out that archives leave out as well: settings that programs obey unasked,
-credentials, files that can be rebuilt, and files that are too large. No link is followed, and links
-that lead out of a workspace are left out.
+A workspace starts as a copy of a template or of the final workspace of the previous generation,
+overlaid with the world's source. From an inherited workspace and from the world, the entries that
+archives omit are omitted here too: settings that programs execute automatically, credentials, files
+that can be rebuilt, and files that are too large. Links are not followed, and links that lead out
+of a workspace are omitted.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Limits(NamedTuple):
 
 
 _ARCHIVED: Final = _Limits(DEFAULT_MAX_FILE_BYTES, DEFAULT_MAX_TOTAL_BYTES)
-"""The limits of archives, so that a workspace continues with the same files in both ways."""
+"""The limits of archives, so copied and restored workspaces have the same files."""
 
 _SOURCES: Final = _Limits(MAX_SOURCE_FILE_BYTES, MAX_SOURCE_BYTES)
 
@@ -70,21 +70,21 @@ def fill_workspace(
     experiment_dir: Path,
     check: Callable[[], None] = lambda: None,
 ) -> list[str]:
-    """Fill a new workspace. Where the source has an entry of the world, the world's is taken.
+    """Fill a new workspace; the world's entries replace those of the source.
 
     Args:
         target: The workspace; it is created if it is missing, and empty.
-        source: The template, or the workspace at the end of the previous generation; None for
-            an agent that gets the world's source only.
+        source: The template, or the final workspace of the previous generation; None for an agent
+            that gets only the world's source.
         world: The world.
         is_inherited: Whether an agent wrote the source.
-        final: The path that the workspace will get; git records it.
+        final: The final path of the workspace; git records it.
         experiment_dir: The directory of the experiment, which is not copied with the world.
         check: Called often; ends the call by raising an error.
 
     Returns:
-        Entries of the source and the world that were not copied, with the reasons; the first ten
-        of each, those that are too large before others.
+        Entries of the source and the world that were not copied, with reasons; at most ten of each,
+        those that are too large first.
 
     Raises:
         ConfigError: The source, or a source file of the world, is missing.
@@ -111,7 +111,7 @@ def digest_workspaces(run_dir: Path, check: Callable[[], None] = lambda: None) -
     """Return the digest of each agent's workspace, by the agent's full name.
 
     Args:
-        run_dir: The directory of a run in which nothing runs yet.
+        run_dir: The directory of a run that has not started.
         check: Called often; ends the call by raising an error.
 
     Raises:
@@ -136,7 +136,7 @@ def _copy_world(
     experiment_dir: Path,
     check: Callable[[], None],
 ) -> list[str]:
-    """Copy the files of a world that agents get; return the entries left out."""
+    """Copy the world's files for agents; return the omitted entries."""
     left_out: list[str] = []
 
     def judge(path: str, is_directory: bool) -> str | None:
@@ -147,7 +147,7 @@ def _copy_world(
     if world.shares_source:
         target = workspace / WORLD_COPY
         left_out = _copy_listed(world.dir, target, final / WORLD_COPY, judge, _SOURCES, check)
-        make_writable(workspace)  # the directories of an installed world may not be
+        make_writable(workspace)  # the directories of an installed world may be read-only
     if world.server_source is not None:
         publish_bytes(workspace / _SERVER_NAME, read_server(world.server_source))
     return left_out
@@ -178,7 +178,7 @@ def _copy_listed(
     limits: _Limits,
     check: Callable[[], None],
 ) -> list[str]:
-    """Copy the files of a directory that an archive may hold; return the entries left out."""
+    """Copy the files of a directory that an archive may contain; return the omitted entries."""
     listing = list_workspace(
         source, "", judge=judge, is_name=lambda path: path.count("/") < MAX_DEPTH
     )
@@ -198,9 +198,10 @@ def _copy_listed(
         *(f"{ascii(path)[1:-1]} cannot be in an archive" for path in listing.unarchivable),
         *_copy(source, target, lambda path, _is_dir: str(path) in kept, check),
     ]
-    # Git runs commands that are in the old configuration of a repository.
+    # Git runs commands from a repository's old configuration.
     for path, content in listing.git.rebuild(files, final.resolve()):
-        # The agent may have made the directory read-only, and the world may have another entry.
+        # The agent may have made the directory read-only, and the world may have a conflicting
+        # entry.
         with contextlib.suppress(PermissionError, IsADirectoryError, NotADirectoryError):
             make_private_dir((target / path).parent)
             publish_bytes(target / path, content, durable=False)
@@ -208,10 +209,10 @@ def _copy_listed(
 
 
 def _copy(source: Path, target: Path, is_kept: IsKept, check: Callable[[], None]) -> list[str]:
-    """Copy entries for which the target has none yet, and links that stay inside.
+    """Copy entries that the target lacks, except links that lead outside.
 
     Returns:
-        Other entries, with the reasons.
+        The entries not copied, with reasons.
     """
 
     def is_free(path: PurePath, is_dir: bool) -> bool:
@@ -233,7 +234,7 @@ def _copy(source: Path, target: Path, is_kept: IsKept, check: Callable[[], None]
 
 
 def _report(source: Path, left_out: Sequence[str]) -> list[str]:
-    """Log entries that were not copied; return the first of them, safe to keep."""
+    """Log entries that were not copied; return the first ones, escaped for storage."""
     shown = [clean_text(entry, max_chars=_SHOWN_CHARS) for entry in left_out[:_SHOWN_ENTRIES]]
     if shown:
         _log.warning("not copied", source=str(source), entries=shown, count=len(left_out))

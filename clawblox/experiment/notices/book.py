@@ -1,4 +1,4 @@
-"""Decides from the lines of a journal which notices are due. Pure.
+"""Determines from the lines of a journal which notices are due. Pure.
 
 An event is due once. Its line ``hook.called`` has keys that name the event, and later lines decide
 whether the same trouble is a new event: if an account has worked in between, its next limit is new,
@@ -107,9 +107,9 @@ class NoticeBook:
         return told > min(self._run_seq, self._working)
 
     def take_due(self, plans: Plans, chain: str | None = None) -> list[Notice]:
-        """Return the events that are due, and count them as announced.
+        """Return the due events, and mark them as announced.
 
-        An event is due if the plan has a hook for it, and had one when it happened.
+        An event is due if the plan has a hook for it, and had one when the event happened.
 
         Args:
             plans: The plans of the experiment.
@@ -128,7 +128,7 @@ class NoticeBook:
         return due
 
     def _find(self, plans: Plans, only: str | None) -> Iterator[tuple[int, Notice]]:
-        """Yield all events that the state shows, each with the number of its line."""
+        """Yield all events of the state, each with the number of its line."""
         chains, state = plans.chains, plans.state
         is_running = state.current_run is not None
         failed = dict(_find_failed(plans))

@@ -5,7 +5,7 @@
 - ``cluster``: the cluster whose nodes run the attempts.
 - ``changes``: the differences between two plans, and the changes that a resume may make.
 - ``save_times``: checks that saving leaves time for work.
-- ``smoke``: the plan of a short try of each condition.
+- ``smoke``: the plan of a short trial of each condition.
 - ``plan_file``: plans as TOML.
 - ``sweep``: the conditions of a plan.
 - ``dotted``: reads and sets the fields of a plan by dotted paths.

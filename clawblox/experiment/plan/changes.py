@@ -50,7 +50,7 @@ def compare(old: Plan, new: Plan) -> tuple[PlanChange, ...]:
 
     Args:
         old: The recorded plan.
-        new: The plan with which the experiment is to be resumed.
+        new: The plan for the resume.
     """
     changes: list[PlanChange] = []
     for change in (*_compare_plans(old, new), *_compare_chains(old, new)):
@@ -62,7 +62,7 @@ def compare(old: Plan, new: Plan) -> tuple[PlanChange, ...]:
 def require_acceptable(
     changes: Collection[PlanChange], accept: Collection[str] = (), *, has_worked: bool = True
 ) -> None:
-    """Check that an experiment may be resumed with these changes.
+    """Check that an experiment can be resumed with these changes.
 
     Args:
         changes: All changes.

@@ -143,7 +143,7 @@ def chain_name(base: str, suffix: str, naming: int) -> str:
     """Return the name of a chain: the words of its condition, then its repeat or seed.
 
     Args:
-        base: The joined words; a long text is cut and ends in a digest.
+        base: The joined words; a long text is truncated and ends in a digest.
         suffix: Such as ``r1`` or ``s7``.
         naming: The rules.
     """
@@ -253,7 +253,7 @@ def _digest(text: str, chars: int = _STEM_DIGEST_CHARS) -> str:
 
 
 def _without_places(value: Any) -> Any:  # noqa: ANN401 - a plain value
-    """Return a plain value with the last step of each absolute path in it."""
+    """Return a plain value with each absolute path reduced to its last component."""
     if isinstance(value, Mapping):
         return {key: _without_places(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -291,7 +291,7 @@ class Save:
         before: Seconds before the end of the generation at which the message is sent; None means
             300, but at most a quarter of the duration.
         budget: Limits of usage for the answer; None sets no limit.
-        full: Whether to wait out the whole time even if all agents are done.
+        full: Whether to wait for the whole time even if all agents are done.
 
     Raises:
         ConfigError: A value is invalid; the error names the field and the value.
@@ -389,10 +389,10 @@ class Limits:
     """Limits of the whole experiment.
 
     Attributes:
-        worlds: Number of worlds at a time.
-        agents: Number of agents at a time; None sets no limit.
+        worlds: Number of concurrent worlds.
+        agents: Number of concurrent agents; None sets no limit.
         dollars: Cost of all agents; None sets no limit.
-        wall: Seconds for which the experiment may run, in all its runs; None sets no limit.
+        wall: Total seconds of all runs of the experiment; None sets no limit.
         min_free: Bytes that must remain free on disk, also as text (``"5GB"``); None sets no limit.
         per_model: Number of agents at a time, by model.
 

@@ -161,8 +161,8 @@ def _to_retry(value: Retry | Mapping[str, Any]) -> Retry:
 class Plan:
     """An experiment: one world with some agents, in a number of chains of generations.
 
-    A chain is one condition and one repeat or seed. Its generations follow each other; each is a
-    run of the world with all agents, limited by ``duration``. Parts can also be given as mappings:
+    A chain is one condition with one repeat or seed. Its generations run in sequence; each is a run
+    of the world with all agents, limited by ``duration``. Parts can also be given as mappings:
     ``Plan("worlds/panda", [agent], limits={"worlds": 6})``.
 
     Attributes:
@@ -442,8 +442,8 @@ class Plan:
     def chains(self) -> tuple[Chain, ...]:
         """Return the chains: the first repeat or seed of each condition, then the second, etc.
 
-        Names are stable: appending values to a sweep, conditions, repeats or seeds renames
-        no chain.
+        Names are stable: appending values to a sweep, conditions, repeats or seeds does not rename
+        chains.
         """
         variants = self._variants()
         rounds: list[tuple[int, int | None, str]] = [

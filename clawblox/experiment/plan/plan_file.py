@@ -1,6 +1,6 @@
-"""Plans as TOML: text from and to the plain form of plans, and errors with file and line.
+"""Converts plans between their plain form and TOML, with errors that name file and line.
 
-All faults of a document are reported in one error. Relative paths are those of its directory.
+All faults of a document are reported in one error. Relative paths are relative to its directory.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def format_tables(tables: Mapping[str, Any]) -> str:
     The order of swept values and of the values of conditions is kept, because names depend on it.
     Nested tables are written inline; otherwise they would move to the end.
     """
-    import tomlkit  # few processes write a plan
+    import tomlkit  # imported here because few processes write a plan
 
     document = dict(tables)
     document["sweep"] = {

@@ -55,7 +55,7 @@ def _times(chain: Chain) -> tuple[float | None, float]:
 
 
 def _find_key(plan: Plan, chain: Chain) -> str:
-    """Return the key that sets the time in a chain."""
+    """Return the key that sets the saving time of a chain."""
     path = "save.before"
     if path not in chain.condition:
         return path

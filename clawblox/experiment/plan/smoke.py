@@ -15,7 +15,7 @@ SMOKE_S: Final = 60.0
 """Seconds of each generation of a smoke run."""
 _NAME: Final = "smoke"
 _TIMES: Final = ("duration", "save.before")
-"""Fields of a condition that a smoke run sets itself."""
+"""Fields of a condition that a smoke run overrides."""
 
 
 def make_smoke_plan(plan: Plan) -> Plan:

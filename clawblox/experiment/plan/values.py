@@ -1,9 +1,8 @@
 """Frozen values of plans and their plain form, which is also the form in TOML. Pure.
 
-A part of a plan is a frozen class. In its plain form it is a mapping of its fields; False means
-None where None is not the default, because TOML has no null. So the converters of optional fields
-turn False into None. Converters leave invalid values unchanged for the validators, whose errors
-name the field.
+A part of a plan is a frozen class. Its plain form is a mapping of its fields. Because TOML has no
+null, the converters of optional fields turn False into None. Converters leave invalid values
+unchanged for the validators, whose errors name the field.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ _SHOWN_CHARS: Final = 4
 
 
 class FrozenMapping(Mapping[str, Any]):
-    """An immutable, hashable mapping; its values are frozen too."""
+    """An immutable, hashable mapping with frozen values."""
 
     __slots__ = ("_items",)
 
@@ -354,7 +353,7 @@ def check_function(value: object, key: str) -> None:
 
 
 def is_function(value: object) -> bool:
-    """Return whether a value is a text that can be the name of a function in a module."""
+    """Return whether a value can be the name of a function in a module."""
     return isinstance(value, str) and _FUNCTION.fullmatch(value) is not None
 
 
@@ -405,7 +404,7 @@ def check_not_negative(value: object, key: str, *, expected: str = "a number, 0 
 
 
 def check_names(value: object, key: str) -> None:
-    """Check that a value is a tuple of different names of environment variables.
+    """Check that a value is a tuple of distinct names of environment variables.
 
     Raises:
         ConfigError: The value is not such a tuple.

@@ -1,6 +1,6 @@
-"""An experiment as its directory records it, whoever runs it.
+"""Reads experiments from their directories, in any process.
 
-- ``record``: its plans, its lines and the state that follows; finds checkpoints and generations.
-- ``overview``: the experiments below a directory, each in a few facts.
+- ``record``: the plans, lines and state of an experiment; finds checkpoints and generations.
+- ``overview``: a summary of each experiment below a directory.
 - ``inspection``: a generation with its attempts, its agents and its files.
 """

@@ -23,11 +23,11 @@ class InspectedAttempt:
     """An attempt at a generation.
 
     Attributes:
-        outcome: How it ended, or its step if it is under way.
+        outcome: How it ended, or its step while it runs.
         reason: Why it failed or paused, or why the generation closes; may be empty.
-        started_at: UTC time of its beginning.
-        ended_at: UTC time of its end; None while it is under way.
-        active_s: Active seconds of the generation at its end, as far as that is recorded.
+        started_at: UTC time of its start.
+        ended_at: UTC time of its end; None while it runs.
+        active_s: Recorded active seconds of the generation at its end.
         run_dir: Its run directory, which may have been removed.
     """
 
@@ -46,8 +46,8 @@ class InspectedAgent:
     Attributes:
         row: Its row.
         directory: Its directory; None before it has one.
-        activity: The latest lines of what it did.
-        error: Why that cannot be read; empty if it can.
+        activity: The latest lines of its activity.
+        error: Why the activity cannot be read; empty if it can.
     """
 
     row: AgentRow
@@ -64,8 +64,8 @@ class InspectedGeneration:
         row: Its row.
         attempts: Its attempts, in order.
         agents: Its agents, in their order.
-        run_dir: Run directory with the results, or that of the latest attempt; None without one.
-        checkpoint: The archive of the end, else the latest; None without one.
+        run_dir: Run directory with the results, or that of the latest attempt, or None.
+        checkpoint: The archive of the end, else the latest, or None.
     """
 
     row: Row
@@ -97,7 +97,7 @@ def inspect_generation(record: ExperimentRecord, place: str, lines: int) -> Insp
     Args:
         record: The experiment.
         place: As for :func:`find_row`.
-        lines: Maximum number of lines of the activity of each agent, the latest.
+        lines: Maximum number of latest lines of each agent's activity.
 
     Raises:
         ConfigError: There is no such generation.

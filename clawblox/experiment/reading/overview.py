@@ -1,6 +1,6 @@
-"""The experiments below a directory, each in a few facts. Everything here blocks.
+"""Summarises the experiments below a directory. All functions block.
 
-A directory that cannot be read as an experiment is one of them, with the reason.
+An experiment that cannot be read is listed too, with the reason.
 """
 
 from __future__ import annotations
@@ -26,34 +26,31 @@ from clawblox.rundir.find_runs import find_experiments_below
 from clawblox.system.clock import format_utc_ms
 
 MAX_EXPERIMENTS: Final = 100
-"""Maximum number of experiments that are read: the latest."""
+"""Maximum number of experiments to read, latest first."""
 _MAX_JOURNAL_BYTES: Final = 1 << 27
-"""Size of a journal that is too large to be read only for a line of a table."""
+"""Size from which a journal is too large to read for a single line of a table."""
 
 ExperimentState: TypeAlias = Literal[
     "running", "failed", "paused", "stopped", "done", "not begun", "unreadable"
 ]
-"""State of an experiment, or that it cannot be read."""
+"""State of an experiment; ``unreadable`` if it cannot be read."""
 
 
 @attrs.frozen(kw_only=True)
 class ExperimentOverview:
-    """An experiment in a few facts.
+    """The summary of an experiment.
 
     Attributes:
         directory: Its directory.
         name: Its name; that of the directory if it cannot be read.
         state: Its state.
-        is_smoke: Whether it is a smoke run that was kept after a failure.
-        failed: Number of chains that have failed.
-        chains: Number of its chains, with branches.
-        committed: Number of complete generations.
-        generations: Number of all generations.
-        spent_usd: Cost of all attempts that have ended, in US dollars; None if a part of it is not
-            known.
-        is_estimated: Whether a part of the cost is computed from prices.
-        host: The other machine whose process runs it, or was killed there; None without one.
-        changed_at: UTC time of the last change of its journal; None if that is not known.
+        is_smoke: Whether it is a smoke run kept after a failure. failed: Number of chains that have
+            failed. chains: Number of its chains, with branches. committed: Number of complete
+            generations. generations: Number of all generations. spent_usd: Cost of all ended
+            attempts, in US dollars; None if any cost is unknown.
+        is_estimated: Whether part of the cost is computed from prices.
+        host: Another machine on which its process runs or was killed, or None.
+        changed_at: UTC time of the last change of its journal; None if unknown.
         error: Why it cannot be read; empty if it can.
     """
 
@@ -73,10 +70,10 @@ class ExperimentOverview:
 
 
 def sort_experiments(directory: Path) -> list[Path]:
-    """Return the experiments below a directory, the one that was changed last first.
+    """Return the experiments below a directory, most recently changed first.
 
     Args:
-        directory: The directory; it is one of them if it is an experiment.
+        directory: The directory; it is included if it is an experiment.
     """
     return sorted(find_experiments_below(directory), key=_changed_ns, reverse=True)
 
@@ -87,7 +84,7 @@ def is_experiment(directory: Path) -> bool:
 
 
 def read_overview(directory: Path) -> ExperimentOverview:
-    """Return an experiment in a few facts, or why it cannot be read.
+    """Return the summary of an experiment, or the reason why it cannot be read.
 
     Args:
         directory: Its directory, absolute.
@@ -114,7 +111,7 @@ def read_overview(directory: Path) -> ExperimentOverview:
 
 
 def find_status(record: ExperimentRecord) -> ExperimentStatus:
-    """Return the status of an experiment, with the process and the machine that run it.
+    """Return the status of an experiment, including the process and machine that run it.
 
     Args:
         record: The experiment.
@@ -162,8 +159,8 @@ def _judge(status: ExperimentStatus, committed: int) -> ExperimentState:
 
 
 def _changed_ns(directory: Path) -> int:
-    """Return when a journal was changed last, or else its directory, in nanoseconds since 1970."""
+    """Return the mtime of a journal, or else of its directory, in nanoseconds since 1970."""
     for path in (directory / JOURNAL_NAME, directory):
         with contextlib.suppress(OSError):
             return path.lstat().st_mtime_ns
-    return 0  # it has just been removed
+    return 0  # just removed

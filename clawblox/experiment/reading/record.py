@@ -1,7 +1,7 @@
-"""An experiment as its directory records it, with its checkpoints and generations by description.
+"""Reads an experiment from its directory; finds checkpoints and generations by description.
 
-``fable-r1/g003@20m`` is the checkpoint of generation 3 of the chain fable-r1 that was made after at
-most 20 active minutes.
+``fable-r1/g003@20m`` is the latest checkpoint of generation 3 of the chain fable-r1 made within 20
+active minutes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from clawblox.spelling import suggest_nearest
 from clawblox.system.clock import utc_now
 
 _OF_AGENTS: Final = ("usage", "used", "agents", "workspaces")
-"""Members of lines that have an element for each agent, or none."""
+"""Members of lines that have one element per agent, or are empty."""
 
 _PLACE: Final = re.compile(r"(?P<chain>[^/@]+)(/g?(?P<generation>[0-9]{1,6}))?(@(?P<at>.+))?")
 _GENERATION: Final = "CHAIN/gNNN"
@@ -77,7 +77,7 @@ class ExperimentRecord:
         return self.plans.chains
 
     def require_no_links(self) -> None:
-        """Check that nothing is written or removed through a link, whoever made the directory.
+        """Check that no link could redirect writes or removals in the directory.
 
         Raises:
             ClawbloxError: A directory of the experiment is a link.
@@ -93,10 +93,10 @@ class ExperimentRecord:
             place: Chain and generation, such as ``r2/g003``; without a generation, the latest. It
                 may end with ``@`` and the moment.
             at: The moment: seconds, text such as ``20m``, ``boundary``, ``end`` or ``last``; None
-                means that in ``place``, else ``last``.
+                means the moment in ``place``, else ``last``.
 
         Raises:
-            ConfigError: There is none; the error names those that exist.
+            ConfigError: No checkpoint matches; the error names the existing ones.
         """
         match = _PLACE.fullmatch(place)
         if match is None:
@@ -117,13 +117,13 @@ class ExperimentRecord:
         return chosen
 
     def find_generation(self, place: str) -> GenerationState:
-        """Return a generation that has begun.
+        """Return a generation that has started.
 
         Args:
             place: Chain and generation, such as ``r2/g003``; without a generation, the latest.
 
         Raises:
-            ConfigError: There is none; the error names similar ones, or those that exist.
+            ConfigError: No generation matches; the error names similar or existing ones.
         """
         match = _PLACE.fullmatch(place)
         if match is None or match["at"] is not None:
@@ -147,8 +147,8 @@ class ExperimentRecord:
         """Return the status now.
 
         Args:
-            pid: The process that runs the experiment; None if none does.
-            live: Facts by chain that only this process knows; None for none.
+            pid: The process that runs the experiment, or None.
+            live: Facts by chain that only this process knows, or None.
         """
         return make_status(self.dir, self.plans, now=utc_now(), pid=pid, live=live)
 
@@ -156,7 +156,7 @@ class ExperimentRecord:
         """Return the results.
 
         Args:
-            forked_from: Only the branches that began at this checkpoint; None for all chains.
+            forked_from: Only the branches that started from this checkpoint; None for all chains.
         """
         source = forked_from.ref if isinstance(forked_from, Checkpoint) else forked_from
         return make_results(self.plans, forked_from=source)
@@ -170,13 +170,13 @@ def read_experiment(directory: str | os.PathLike[str]) -> ExperimentRecord:
 
     Raises:
         UsageError: There is no experiment.
-        ClawbloxError: Its journal or its plan cannot be read, or is not valid.
+        ClawbloxError: Its journal or its plan cannot be read, or is invalid.
     """
     path = check_path(directory, "directory").absolute()
     try:
         return read_record(path, read_lines(path))
     except ClawbloxError:
-        require_none_lost(path)  # says more than what another program has left of the journal
+        require_none_lost(path)  # more helpful than the journal's error
         raise
 
 
@@ -200,7 +200,7 @@ def read_plans(directory: Path, lines: Sequence[JournalLine]) -> list[Plan]:
     """Return the plan of an experiment in each revision. Blocks.
 
     Raises:
-        ClawbloxError: A plan is missing or not valid, or is a link.
+        ClawbloxError: A plan is missing, invalid or a link.
     """
     if not lines:
         raise ClawbloxError(
@@ -217,14 +217,14 @@ def read_plans(directory: Path, lines: Sequence[JournalLine]) -> list[Plan]:
 
 
 def _read_plan(path: Path) -> Plan:
-    """Return a recorded plan; without rules for names, it is one of an earlier version."""
+    """Return a recorded plan; a plan without naming rules is from an earlier version."""
     plan = Plan.load(path)
     is_old = "naming" not in parse_toml(read_toml_text(path), path)
     return plan.but(naming=NAMINGS[0]) if is_old else plan
 
 
 def _run_names(chain: ChainState) -> set[str]:
-    """Return the names of the runs of a chain, those of the public scripts included."""
+    """Return the names of the runs of a chain, including those of the public scripts."""
     imported = (generation.imported for generation in chain.generations.values())
     return {
         *(attempt.attempt_id for attempt in chain.attempts),
@@ -235,9 +235,9 @@ def _run_names(chain: ChainState) -> set[str]:
 def _require_fitting(
     directory: Path, lines: Sequence[JournalLine], chains: Mapping[str, Chain]
 ) -> None:
-    """Check that the lines are about chains of the plan, and about as many agents as they have.
+    """Check that the lines match the chains of the plan and their numbers of agents.
 
-    A plan whose chains had never worked may have been mended: then it may have other chains now.
+    A plan whose chains had never worked may have been amended, and may then have other chains.
     """
     agents = {name: len(chain.plan.agents) for name, chain in chains.items()}
     mended = max((line.seq for line in lines if line.data.get("mends")), default=0)

@@ -44,8 +44,8 @@ _log = OwnLog(__name__)
 class ExperimentEvent(Event):
     """An event of an experiment; see :class:`~clawblox.results.Event`.
 
-    ``subject`` is the chain, or empty for the experiment as a whole; ``data`` has the members of
-    the line in the journal. Events of worlds and agents have the kinds ``world.…`` and ``agent.…``.
+    ``subject`` is the chain, or empty for the whole experiment; ``data`` has the members of the
+    line in the journal. Events of worlds and agents have the kinds ``world.…`` and ``agent.…``.
 
     Attributes:
         generation: The generation concerned; None for other events.
@@ -72,7 +72,7 @@ EventHook: TypeAlias = Callable[[ExperimentEvent], object]
 """Called with each event of an experiment, in a thread unless it is async."""
 
 RowHook: TypeAlias = Callable[[Row], object]
-"""Called with the row of each generation that is committed, in a thread unless it is async."""
+"""Called with the row of each committed generation, in a thread unless it is async."""
 
 
 class ExperimentEvents(Hub[ExperimentEvent]):
@@ -120,7 +120,7 @@ class ExperimentEvents(Hub[ExperimentEvent]):
         self.publish(describe_line(line))
 
     def warn(self, kind: str, text: str) -> None:
-        """Publish a warning about the experiment as a whole."""
+        """Publish a warning about the whole experiment."""
         self._report(kind, text=text)
 
     def pass_on(self, order: AttemptOrder, event: Event) -> None:

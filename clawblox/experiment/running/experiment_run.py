@@ -74,7 +74,7 @@ class RunContext:
 
     Attributes:
         plans: Its plans, with the state.
-        journal: Its journal, open.
+        journal: Its open journal.
         recorder: Writes the lines.
         backend: Makes the attempts.
         callbacks: The hooks of generations.
@@ -146,7 +146,7 @@ class ExperimentRun:
         return self._gather().__await__()
 
     def __aiter__(self) -> Self:
-        """Run the chains and yield the row of each generation that is committed."""
+        """Run the chains and yield the row of each committed generation."""
         self._start()
         return self
 
@@ -211,9 +211,9 @@ class ExperimentRun:
             self._hub.close()
 
     async def _check(self) -> None:
-        """Check everything that the run needs, and import the score of the plan.
+        """Check the requirements of the run, and import the score of the plan.
 
-        A run that starts no agent needs neither programs nor the variables of agents.
+        A run that does not start agents needs neither their programs nor their variables.
 
         Raises:
             ConfigError: There are faults.
@@ -259,7 +259,7 @@ class ExperimentRun:
             await self._context.recorder.write("session.ended", facts)
         except JournalLostError:
             raise
-        except OSError as error:  # on a full disk; the next run ends it
+        except OSError as error:  # the disk is full; the next run records this run's end
             _log.warning("end of a run not recorded", error=str(error))
 
     async def watch_lease(self) -> None:
@@ -283,7 +283,7 @@ class ExperimentRun:
                 _log.error("lease of an experiment lost", error=str(error) or "its files hang")
                 self.cancel()
                 rest_s = float("inf") if isinstance(error, LogChangedError) else quarter_s
-                while rest_s > 0:  # longer if the file system answers again
+                while rest_s > 0:  # longer if the file system recovers
                     with anyio.move_on_after(rest_s):
                         await self.is_over.wait()
                         return
@@ -308,7 +308,7 @@ class ExperimentRun:
         """Ask all chains to make checkpoints and stop; an unstarted run starts none."""
         self._is_stopped = True
         self._scheduler.halt(_REQUEST)
-        self._checking.cancel()  # on a cluster without room it would wait forever
+        self._checking.cancel()  # it would wait forever on a cluster without room
 
     def pause(self, chains: Collection[str] | None) -> None:
         """Ask chains to make checkpoints and to stop; None means all."""
@@ -333,7 +333,7 @@ class ExperimentRun:
             await self.is_over.wait()
 
     def add(self, chains: Collection[str]) -> None:
-        """Run chains that were added to the experiment."""
+        """Run chains added to the experiment."""
         if self._chosen is not None:
             self._chosen.update(chains)
         for name in chains:

@@ -1,6 +1,6 @@
 """An open experiment: one object that owns its journal, attempts, runs and requests.
 
-Requests of other processes come through the control socket in its directory:
+Other processes send requests through the control socket in its directory:
 
 | ``op`` | members of the request | members of the answer |
 |---|---|---|
@@ -8,7 +8,6 @@ Requests of other processes come through the control socket in its directory:
 | ``pause`` | ``chains`` | none; they make checkpoints and stop |
 | ``stop`` | ``chains``, ``now`` | none |
 | ``fork`` | ``place``, ``at``, and the arguments of ``AsyncExperiment.fork`` | ``branches`` |
-
 """
 
 from __future__ import annotations
@@ -57,11 +56,11 @@ _log = OwnLog(__name__)
 
 
 class OpenExperiment:
-    """An open experiment; :meth:`start` and :meth:`close` surround its use.
+    """An open experiment; call :meth:`start` before its use and :meth:`close` afterwards.
 
     Args:
         directory: Its directory.
-        journal: Its journal, open.
+        journal: Its open journal.
         plans: Its plans, with the state, which is kept up to date.
         backend: Makes the attempts.
         callbacks: The hooks of generations.
@@ -150,7 +149,7 @@ class OpenExperiment:
         start_soon(self._files.run)
 
     async def _set_aside_failed(self) -> None:
-        """Repeat the renames of failed attempts that a crash has prevented."""
+        """Complete renames of failed attempts that a crash prevented."""
         for chain in self.plans.state.chains.values():
             for attempt in chain.attempts:
                 if moved_to := attempt.end_data.get("moved_to"):
@@ -166,7 +165,7 @@ class OpenExperiment:
             if self._run is not None and self._run.is_running:
                 self._run.halt()
                 await self._run.is_over.wait()
-            if not self._context.journal.is_lost:  # else another program has the directory
+            if not self._context.journal.is_lost:  # otherwise another program has the directory
                 await self._notifier.flush()
                 await self._files.flush()
         await self._control.aclose()
@@ -207,7 +206,7 @@ class OpenExperiment:
             self._run.pause(names)
 
     async def stop(self, chains: Collection[str] | None = None, *, now: bool = False) -> None:
-        """Pause chains, or end all of them now, and wait until none of their attempts runs.
+        """Pause chains, or end all of them now, and wait until their attempts have ended.
 
         Raises:
             ConfigError: There is no such chain.
@@ -244,7 +243,7 @@ class OpenExperiment:
         """Add the branches of a fork, and return their names.
 
         Raises:
-            ConfigError: An argument is wrong, or the branches lack something that they need.
+            ConfigError: An argument is wrong, or a requirement of the branches is missing.
             UsageError: The branches cannot run in parallel, or cannot be made.
 
         Cancellation: branches that were recorded exist.

@@ -47,9 +47,9 @@ def begin_or_continue(
         journal: Its journal, open.
         directory: Its directory.
         plan: The plan; None continues with the recorded one.
-        accept: Amendments of the plan that are accepted.
-        retry_failed: Whether chains that have failed are tried again.
-        resume_from: An archive from which the only chain continues; None for none.
+        accept: Accepted amendments of the plan.
+        retry_failed: Whether failed chains are retried.
+        resume_from: An archive from which the only chain continues, or None.
         check: Called often while files are read; ends the call by raising an error.
 
     Raises:
@@ -87,7 +87,7 @@ def _begin(journal: Journal, directory: Path, plan: Plan, check: Callable[[], No
 
 
 def _write_plan(directory: Path, name: str, plan: Plan, check: Callable[[], None]) -> Plan:
-    """Copy the files that a plan names, write it, and return it with the names of the copies."""
+    """Copy the files that a plan names, write the plan, and return it with the copies' names."""
     kept = copy_inputs(plan, directory / INPUTS_DIR, check=check)
     publish_bytes(directory / name, kept.dumps(base=directory).encode())
     return kept
@@ -118,13 +118,13 @@ def check_amendment(
 
     Args:
         directory: The directory of the experiment.
-        lines: The lines of its journal, at least one.
-        given: The plan; None for the recorded one.
-        accept: Amendments of the plan that are accepted.
+        lines: The lines of its journal; at least one.
+        given: The plan; None for the recorded plan.
+        accept: Accepted amendments of the plan.
         check: Called often while files are read; ends the call by raising an error.
 
     Raises:
-        PlanChangedError: The plan, or a file that it names, has changed, and that is not accepted.
+        PlanChangedError: An unaccepted change of the plan, or of a file that it names.
         ConfigError: The plan leaves no time for work.
         ClawbloxError: A file cannot be read.
     """

@@ -1,4 +1,4 @@
-"""Scores committed generations again, from their checkpoints at the end, without agents."""
+"""Scores committed generations again from their final checkpoints, without agents."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ScoreSink(Protocol):
 
 @attrs.define(eq=False)
 class Rescoring:
-    """Restores the world of each committed generation alone, and scores it.
+    """Restores only the world of each committed generation, and scores it.
 
     Args:
         plans: The plans of the experiment.
@@ -106,7 +106,7 @@ class Rescoring:
                 tasks.start_soon(score, generation, end)
 
     def _find_ends(self) -> Iterator[tuple[GenerationState, Checkpoint]]:
-        """Yield the wanted generations that can be scored, each with its checkpoint at the end."""
+        """Yield the wanted generations that can be scored, each with its final checkpoint."""
         for chain in self._plans.state.chains.values():
             for generation in chain.generations.values():
                 end = find_end(generation)

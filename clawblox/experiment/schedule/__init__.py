@@ -4,6 +4,6 @@
 - ``admission``, ``accounts``, ``spending``: the limits: slots, providers' accounts, money, costs.
 - ``generation``, ``pauses``: the steps of one attempt, and requests to close or pause it.
 - ``ports``: protocols for attempts and their backends.
-- ``callbacks``, ``timing``: the hooks of an attempt; its clock, and waits for its messages.
+- ``callbacks``, ``timing``: the hooks of an attempt; its clock and message waits.
 - ``score_functions``: imports score functions by name.
 """

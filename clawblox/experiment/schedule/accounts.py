@@ -62,7 +62,7 @@ class Accounts:
     def limit(
         self, account: str, reason: PauseReason, until: datetime | None, *, chain: str
     ) -> None:
-        """Note that an account is limited.
+        """Record that an account is limited.
 
         Args:
             account: The account.
@@ -101,7 +101,7 @@ class Accounts:
         return 0.0 if until is None else (until - self._clock.utc()).total_seconds()
 
     def clear(self, account: str) -> bool:
-        """Note that an account works; return whether it was limited."""
+        """Record that an account works; return whether it was limited."""
         was_limited = self._limited.pop(account, None) is not None
         if was_limited:
             self._notify()
@@ -119,7 +119,7 @@ class Accounts:
         return any(limited.probing_chain == chain for limited in self._limited.values())
 
     def blocking(self, accounts: Sequence[str], chain: str) -> PauseReason | None:
-        """Return why a chain cannot start now; None if it can.
+        """Return the reason for which a chain cannot start now; None if it can.
 
         Args:
             accounts: The accounts that it uses.

@@ -22,8 +22,8 @@ class Slot:
     Attributes:
         priority: Attempts with smaller values start first.
         models: Model of each agent.
-        address_group: Attempts with the same value run one at a time; None for no such limit.
-        usd: Budget of its agents, in US dollars; 0 without a budget.
+        address_group: Attempts with the same value run one at a time; None sets no such limit.
+        usd: Budget of its agents, in US dollars; 0 if they have none.
     """
 
     priority: tuple[int, ...]
@@ -50,10 +50,11 @@ def make_slot(plans: Plans, chain: Chain, generation: int) -> Slot:
 
 
 def _find_address_group(state: ExperimentState, chain: Chain) -> str | None:
-    """Return the group of chains that know their worlds by the same address as ``chain``.
+    """Return the group of chains whose worlds have the same address as that of ``chain``.
 
     A branch outside a sandbox has the address of its original in its conversation, so only one
-    chain of the group can run. In a sandbox each chain has its own network: the result is None.
+    chain of the group can run at a time. In a sandbox each chain has its own network, so the result
+    is None.
     """
     if all(agent.sandbox for agent in chain.plan.agents):
         return None

@@ -172,7 +172,7 @@ class Callbacks:
 
 
 def check_hooks(**hooks: object) -> None:
-    """Check that hooks can be called, or are None.
+    """Check that hooks are callable or None.
 
     Args:
         **hooks: The hooks by argument.

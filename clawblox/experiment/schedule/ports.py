@@ -117,7 +117,7 @@ class NodeLost:
 
     Attributes:
         node: Its name.
-        text: The reason, with the name.
+        text: The reason, including the name.
     """
 
     node: str
@@ -186,7 +186,7 @@ class AttemptError(Exception):
         self.text = text
 
     def __reduce__(self) -> tuple[type[AttemptError], tuple[FailureCause, str]]:
-        """Return how to make an equal error in another process."""
+        """Return the parts from which another process recreates the error."""
         return type(self), (self.cause, self.text)
 
 
@@ -202,7 +202,7 @@ class ProviderError(Exception):
         self.failure = failure
 
     def __reduce__(self) -> tuple[type[ProviderError], tuple[AgentFailed]]:
-        """Return how to make an equal error in another process."""
+        """Return the parts from which another process recreates the error."""
         return type(self), (self.failure,)
 
 
@@ -272,7 +272,7 @@ class Attempt(Protocol):
 
         Args:
             used: Usage of each agent in this generation before this attempt.
-            is_saving: Whether the budget of the save prompt applies, from now on.
+            is_saving: Whether the budget of the save prompt applies from now on.
 
         Cancellation: has no effect.
         """
@@ -310,7 +310,7 @@ class AttemptBackend(Protocol):
         """Return the account that each agent of a chain uses, in their order."""
 
     async def survey(self, plan: Plan, *, has_worked: bool) -> None:
-        """Check everything that the experiment needs; nothing is started.
+        """Check the requirements of the experiment without starting anything.
 
         Args:
             plan: The plan.
@@ -324,7 +324,7 @@ class AttemptBackend(Protocol):
         """
 
     async def check(self, chain: Chain) -> None:
-        """Check that the programs of a chain's agents can work; nothing is started.
+        """Check that the programs of a chain's agents can run, without starting them.
 
         Raises:
             AttemptError: A program is missing, or there is another permanent fault.

@@ -145,7 +145,7 @@ class Scheduler:
 
     @property
     def awaits(self) -> Mapping[str, str]:
-        """The known reasons why chains wait before their next attempts, by chain."""
+        """Known reasons for which chains wait before their next attempts, by chain."""
         return {
             name: running.awaits
             for name, running in self._running.items()
@@ -351,7 +351,7 @@ class Scheduler:
 
         async def check_login() -> bool:
             try:
-                with suppress(AttemptError):  # the attempt reports it
+                with suppress(AttemptError):  # the attempt reports the error
                     await self._backend.check(chain)
             except ProviderError:
                 return False
@@ -395,7 +395,7 @@ class Scheduler:
                 await anyio.lowlevel.checkpoint_if_cancelled()  # paused at the same moment
                 opened = self.state.find_attempt(chain.name, order.generation, order.attempt_id)
                 if opened is not None and opened.host != room.host:
-                    await self._close_attempt(opened)  # its line has another node
+                    await self._close_attempt(opened)  # its line names another node
                     return
                 # From here on the attempt decides its end; pauses do not cut off its lines.
                 runner = await self._open(running, order, room)

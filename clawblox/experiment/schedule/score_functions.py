@@ -136,7 +136,7 @@ def _find_file(directory: Path, module: str) -> Path | None:
 
 
 def refuse_result(file: Path, key: str, value: str, hint: str) -> None:
-    """Refuse a file that an agent, or the author of a downloaded experiment, may have written.
+    """Raise an error for a file that an agent or a downloaded experiment may have supplied.
 
     Args:
         file: A file with code.

@@ -1,4 +1,4 @@
-"""The cost of usage, and the spending of an experiment within its limit."""
+"""Computes the cost of usage, and the spending of an experiment within its limit."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Spending:
         for chain in list(self._plans.state.chains.values()):
             for attempt in chain.attempts:
                 if attempt.ending is None:
-                    with suppress(ClawbloxError):  # its chain reports it
+                    with suppress(ClawbloxError):  # its chain reports the error
                         usage = await read(chain.name, attempt.attempt_id)
                         self._left[chain.name] = attempt, tuple(usage)
 

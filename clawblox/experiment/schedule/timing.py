@@ -115,7 +115,7 @@ class Mailbox(Generic[_T]):
         self._news.set()
 
     async def take(self, deadline: float = math.inf) -> _T | None:
-        """Return the next message; None at a deadline.
+        """Return the next message, or None at the deadline.
 
         Args:
             deadline: Time by the clock; infinite for no deadline.

@@ -1,8 +1,8 @@
 """The table of a chain's generations and the pointer to its latest archive.
 
 Both are derived from the journal and have the format of the public generation scripts, which can
-resume a chain from them. They are written again after every step that changes them, and when an
-experiment is opened: so they name existing files, even if the experiment's directory was moved.
+resume a chain from them. They are rewritten after every step that changes them, and when an
+experiment is opened, so they name existing files even if the experiment's directory was moved.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PlannedChain:
         templates: The template of each agent, absolute; None for an empty workspace.
         duration_s: Planned duration of a generation, in seconds.
         runs: Prefix of all runs of the experiment.
-        tmux: Prefix of its tmux sessions; None if there are none.
+        tmux: Prefix of its tmux sessions, or None.
     """
 
     templates: Sequence[Path | None]
@@ -64,7 +64,7 @@ def write_chain_files(
     style: Layout,
     moved: Mapping[str, str],
 ) -> None:
-    """Write the table and the pointer of a chain where they differ from its lines. Blocks.
+    """Write the table and the pointer of a chain if they differ from its lines. Blocks.
 
     Args:
         chain_dir: The directory of the chain, absolute; it is created if it is missing.
@@ -81,7 +81,7 @@ def write_chain_files(
     publish_changed(layout.table_path(chain_dir), table, durable=False)
     latest = find_latest(chain_dir, lines, moved)
     if latest is None:
-        if not _has_sound_pointer(chain_dir):  # it may name an archive that was imported
+        if not _has_sound_pointer(chain_dir):  # it may name an imported archive
             layout.pointer_path(chain_dir).unlink(missing_ok=True)
         return
     line, archive = latest
@@ -105,7 +105,7 @@ def _has_sound_pointer(chain_dir: Path) -> bool:
 def find_latest(
     chain_dir: Path, lines: Sequence[JournalLine], moved: Mapping[str, str]
 ) -> tuple[JournalLine, Path] | None:
-    """Return the line of a chain's latest archive that exists, and its path; None without one.
+    """Return the line and the path of a chain's latest existing archive, or None.
 
     Args:
         chain_dir: The directory of the chain.
@@ -160,8 +160,8 @@ def format_table(
 ) -> bytes:
     """Return the content of the table of a chain.
 
-    Lines end in a newline alone, since the older of the public scripts refuse a header that ends in
-    another character. The newer read both.
+    Lines end in LF, since older public scripts refuse a header that ends in another character.
+    Newer scripts read both.
 
     Args:
         chain_dir: The directory of the chain, absolute.
@@ -220,11 +220,11 @@ def _committed_rows(
 
 
 class _Origins:
-    """Where the generations of a chain began.
+    """The origins of a chain's generations.
 
     Args:
         chain_dir: The directory of the chain.
-        lines: The lines that are about it.
+        lines: The lines about the chain.
         moved: The attempts of all chains that were moved.
     """
 
@@ -240,18 +240,18 @@ class _Origins:
         }
 
     def describe(self, opened: JournalLine, index: int, planned: PlannedChain) -> str:
-        """Return where an agent's workspace came from, as the table shows it.
+        """Return the origin of an agent's workspace, as shown in the table.
 
         Args:
-            opened: The line that began the attempt.
-            index: Place of the agent in its world.
+            opened: The line that opened the attempt.
+            index: Index of the agent in its world.
             planned: The plan of the chain.
         """
         origin, inherited = opened.data.get("origin"), opened.data.get("inherited")
         if origin is not None:
             return f"{CHECKPOINT_PREFIX}{self._find_archive(origin, str(opened.chain))}"
         if inherited is not None:
-            workspaces = self._workspaces[inherited]  # of an imported generation, perhaps fewer
+            workspaces = self._workspaces[inherited]  # an imported generation may have fewer
             return str(self._chain_dir / workspaces[index]) if index < len(workspaces) else ""
         template = planned.templates[index]
         return "" if template is None else str(template)
@@ -260,7 +260,7 @@ class _Origins:
         """Return the path of an archive of this chain, or of the source of a branch."""
         attempt = str(origin["attempt"])
         chain_dir = self._chain_dir
-        if origin["chain"] != chain:  # only chains next to each other have branches
+        if origin["chain"] != chain:  # only chains with sibling directories have branches
             chain_dir = chain_dir.parent / origin["chain"]
         return layout.archive_path(chain_dir, self._moved.get(attempt, attempt), origin["file"])
 
@@ -272,6 +272,6 @@ def _files(line: JournalLine) -> str:
 
 
 def _seconds(at: str) -> str:
-    """Return a time of a line in whole seconds."""
+    """Return the time of a line in whole seconds."""
     time = parse_utc(at)
     return at if time is None else format_utc(time)

@@ -1,4 +1,4 @@
-"""Keeps the files that are derived from the journal up to date: tables and pointers."""
+"""Updates the files that are derived from the journal: tables and pointers."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _CHANGES_RESULTS = frozenset(
 )
 
 _PAUSE_S: Final = 1.0
-"""Shortest pause between two updates of the files."""
+"""Minimum seconds between two updates of the files."""
 _MAX_SHARE: Final = 0.05
-"""Part of the time that updates may take."""
+"""Maximum fraction of the time spent on updates."""
 
 _log = OwnLog(__name__)
 
@@ -59,7 +59,7 @@ class DerivedFiles:
         self._changed.update(self._by_chain)
 
     def note(self, line: JournalLine) -> None:
-        """Take a line into account; the files are written soon after."""
+        """Apply a line; the files are written soon after."""
         if line.chain is not None:
             self._by_chain.setdefault(line.chain, []).append(line)
             if line.type in _CHANGES_FILES:
@@ -73,7 +73,7 @@ class DerivedFiles:
             self._news.set()
 
     async def run(self) -> None:
-        """Write the files whenever lines have changed them.
+        """Write the files whenever lines change them.
 
         Cancellation: each file is complete; :meth:`flush` writes the rest.
         """
@@ -89,8 +89,8 @@ class DerivedFiles:
         """Write changed files; a file that cannot be written is logged, and written later.
 
         Args:
-            with_results: Whether to write the results too, and not only the tables and pointers of
-                the chains.
+            with_results: Whether to write the results too, besides the tables and pointers of the
+                chains.
 
         Cancellation: each file is complete; missing files are written later.
         """
@@ -139,7 +139,7 @@ class DerivedFiles:
         return moving
 
     def _describe(self, chain: Chain) -> Iterator[PlannedChain]:
-        """Yield a chain as each revision of the plan has it."""
+        """Yield a chain in each revision of the plan."""
         for revision, plan in enumerate(self._plans.revisions):
             own = self._plans.chains_at(revision).get(chain.name, chain).plan
             yield PlannedChain(

@@ -17,12 +17,12 @@ import attrs
 LEVEL: Final = 0.95
 """Probability with which an interval covers the true mean."""
 _HALVINGS: Final = 60
-"""Bisections that leave no error above the rounding of a float."""
+"""Number of bisections that reduce the error to the rounding of a float."""
 
 
 @attrs.frozen(kw_only=True)
 class Estimate:
-    """A few numbers, summarised.
+    """The summary of a few numbers.
 
     Attributes:
         n: Number of values.
@@ -39,7 +39,7 @@ class Estimate:
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Return the summary of some numbers, which are finite."""
+    """Return the summary of some finite numbers."""
     n = len(values)
     if not n:
         return Estimate(n=0, mean=None, standard_error=None, median=None)
@@ -68,7 +68,7 @@ def find_interval(estimate: Estimate) -> tuple[float, float] | None:
 
 @lru_cache(maxsize=256)
 def find_t(degrees: int, level: float = LEVEL) -> float:
-    """Return the t below which the absolute value of a Student variable is with a probability.
+    """Return the bound of a Student variable's absolute value for a probability.
 
     Args:
         degrees: Degrees of freedom, from 1.
@@ -94,7 +94,7 @@ def _coverage(angle: float, degrees: int) -> float:
 
 
 def find_quantiles(values: Sequence[float], shares: Sequence[float]) -> list[float]:
-    """Return the numbers below which the given shares of some numbers are, linearly interpolated.
+    """Return the linearly interpolated quantiles of some numbers.
 
     Args:
         values: The numbers, at least one.

@@ -19,11 +19,11 @@ _PREFIXES: Final = {"labels": LABEL, "scores": SCORE, "score_versions": "score_v
 
 
 class KeptScore(float):
-    """A score of another version of its function, or a mean with such scores."""
+    """A score of another version of its function, or a mean that includes such scores."""
 
 
 def flatten(row: Row | AgentRow) -> dict[str, Any]:
-    """Return the values of a row by the names of their columns."""
+    """Return the values of a row by column name."""
     flat: dict[str, Any] = {}
     for name, value in attrs.asdict(row, recurse=False).items():
         if name in _PREFIXES:
@@ -51,16 +51,16 @@ def union(flat: Iterable[Mapping[str, Any]], kind: type[Row] | type[AgentRow]) -
 
 
 def csv_cell(value: object) -> object:
-    """Return a value as it is in a CSV file."""
+    """Return a value in the form of a CSV file."""
     return str(value).lower() if isinstance(value, bool) else value
 
 
 def find_column(name: str, columns: Sequence[str], argument: str, *, agents: bool = False) -> str:
-    """Return the column that a caller means: a score, a label, or another column, in this order.
+    """Return the column for a name: a score, a label, or another column, in this order.
 
     Args:
-        name: The name that the caller has given.
-        columns: The columns that there are.
+        name: The name given by the caller.
+        columns: The existing columns.
         argument: The argument of the caller.
         agents: Whether the rows are agents, whose own columns precede the labels of their chains.
 
@@ -77,7 +77,7 @@ def find_column(name: str, columns: Sequence[str], argument: str, *, agents: boo
 
 
 def strip(column: str) -> str:
-    """Return the name of a column as people type it."""
+    """Return the name of a column without its prefix."""
     return column.removeprefix(SCORE).removeprefix(LABEL)
 
 
@@ -85,7 +85,7 @@ def is_number(value: object, column: str, argument: str) -> TypeGuard[float]:
     """Return whether there is a value, which must be a number.
 
     Raises:
-        ConfigError: It is something else.
+        ConfigError: The value is not a number.
     """
     if not isinstance(value, int | float | None):
         raise mismatch(argument, "a column of numbers", strip(column))

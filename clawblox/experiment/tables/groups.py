@@ -1,8 +1,7 @@
 """Rows in groups: the estimates of each group, and branches compared with their controls. Pure.
 
-A control is a branch that continues as if nothing had happened, without a message of its own. Only
-branches of the same checkpoint are compared, since all of them have its world and its agents'
-conversations in common.
+A control is a branch that continues undisturbed, without its own message. Only branches of the same
+checkpoint are compared, since they share its world and its agents' conversations.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ _Values: TypeAlias = Mapping[int, float]
 
 @attrs.frozen(kw_only=True)
 class GroupSummary:
-    """A column in the complete generations, or of agents in them, that have the same values.
+    """The summary of a column in a group of complete generations, or of their agents.
 
     Attributes:
-        by: These values, by the names of their columns.
+        by: The common values of the group, by column name.
         estimate: The summary of the column; missing values do not count.
         has_kept: Whether some of its values are scores of another version of their function.
     """
@@ -47,12 +46,12 @@ class GroupDifference:
     """Difference between branches with a message and control branches of the same checkpoint.
 
     Attributes:
-        by: The values that the branches have in common, by the names of their columns; one is the
-            ``prompt``.
-        column: The column that is compared.
-        unit: What a pair is. ``checkpoint``: the mean of its branches with the message, and that of
-            its control branches. ``branch``, if the branches are those of a single checkpoint: the
-            first with the message and the first control, the second ones, and so on.
+        by: The common values of the branches, by column name, including the ``prompt``.
+        column: The compared column.
+        unit: The kind of pairs. ``checkpoint``: the mean of a checkpoint's branches with the
+            message and the mean of its control branches. ``branch``, for branches of a single
+            checkpoint: the first branch with the message and the first control, then the second,
+            and so on.
         control: The mean of the controls in the pairs.
         estimate: The summary of the differences; ``n`` is the number of pairs.
         interval: Ends of the 95% confidence interval of the mean difference, by the t distribution;
@@ -68,7 +67,7 @@ class GroupDifference:
 
 
 def group_rows(flat: FlatRows, keys: Sequence[str]) -> dict[tuple[Any, ...], FlatRows]:
-    """Return rows by their values of some columns, in the order of the first row of each."""
+    """Return rows grouped by their values in some columns, in the order of first occurrence."""
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for facts in flat:
         groups.setdefault(tuple(facts.get(key) for key in keys), []).append(facts)
@@ -76,7 +75,7 @@ def group_rows(flat: FlatRows, keys: Sequence[str]) -> dict[tuple[Any, ...], Fla
 
 
 def summarise(rows: FlatRows, column: str) -> tuple[Estimate, bool]:
-    """Return the summary of a column, and whether it has scores of another version.
+    """Return the summary of a column, and whether it includes scores of another version.
 
     Raises:
         ConfigError: The column does not contain numbers.
@@ -103,7 +102,7 @@ def compare_branches(
     Args:
         flat: The rows of complete generations.
         branches: The branches.
-        keys: The columns whose values pairs have in common, with :data:`PROMPT`.
+        keys: The columns whose values are equal within a pair, with :data:`PROMPT`.
         column: The column to compare.
 
     Raises:
@@ -166,7 +165,7 @@ def _find_pairs(
 
 
 def _pair(controls: Iterable[_Values], treated: Iterable[_Values]) -> Iterator[_Pair]:
-    """Yield the means of the generations that both sides have; nothing if there are none."""
+    """Yield the means over the generations that both sides have, if there are any."""
     ours, theirs = _by_generation(controls), _by_generation(treated)
     common = ours.keys() & theirs.keys()
     if common:

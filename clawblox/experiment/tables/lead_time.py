@@ -1,4 +1,4 @@
-"""Time before its end at which a batch job needs the signal that pauses an experiment. Pure."""
+"""Computes how long before its end a batch job needs the signal to pause an experiment. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clawblox.experiment.plan.save_times import PAUSE_IDLE_WAIT_S
 
 _USUAL_LEAD_S: Final = 300
 _STEP_S: Final = 60
-"""Lead times are whole minutes: batch systems count no finer."""
+"""Lead times are whole minutes, the resolution of batch systems."""
 
 
 @attrs.frozen(kw_only=True)
@@ -23,9 +23,9 @@ class LeadTime:
     """The time that a job needs between its signal and its end.
 
     Attributes:
-        pause_s: Seconds that a pause takes at most; None before a checkpoint has been measured.
-        lead_s: Seconds before its end at which a job should get the signal: twice as long, in whole
-            minutes, or the usual 300.
+        pause_s: Maximum seconds of a pause; None before a checkpoint has been measured.
+        lead_s: Seconds before its end at which a job should get the signal: twice ``pause_s`` in
+            whole minutes, or the default of 300.
     """
 
     pause_s: float | None
@@ -35,8 +35,8 @@ class LeadTime:
 def find_lead_time(plan: Plan, lines: Iterable[JournalLine]) -> LeadTime:
     """Return the lead time, from the longest save so far.
 
-    A pause waits for a moment between turns, saves all worlds at once, on the same disk, and stops
-    world and agents, which may take the grace period.
+    A pause waits for a moment between turns, saves all worlds concurrently to the same disk, and
+    stops world and agents, which may take the grace period.
 
     Args:
         plan: The plan in force.

@@ -1,4 +1,4 @@
-"""The results of an experiment: its rows as tables of text, CSV, JSON, or data frames.
+"""The results of an experiment: its rows as text tables, CSV, JSON or data frames.
 
 ``rows`` computes the rows. The files ``results.csv`` and ``agents.csv`` are derived from the
 journal, so they may be removed at any time.
@@ -54,13 +54,13 @@ from clawblox.system.files import publish_bytes, publish_changed
 ROWS_NAME: Final = "results.csv"
 AGENTS_NAME: Final = "agents.csv"
 MEANS: Final = ("active_s", "turns", "output_tokens", "cost_usd")
-"""Columns of which a table shows the mean, besides the scores."""
+"""Columns whose means a table shows, besides the scores."""
 
 Series: TypeAlias = Mapping[str, Mapping[int, float]]
 """Values by chain and generation."""
 
 By: TypeAlias = str | Sequence[str]
-"""The name of a column, or those of several."""
+"""The name of a column, or the names of several."""
 
 
 @attrs.frozen
@@ -78,11 +78,11 @@ class Results:
     _branches: Mapping[ChainKey, Branch] = attrs.field(factory=dict)
 
     def rows(self) -> list[Row]:
-        """Return a row for each generation that has begun, chain by chain."""
+        """Return a row for each started generation, chain by chain."""
         return list(self._rows)
 
     def agents(self) -> list[AgentRow]:
-        """Return a row for each agent and generation that has begun, chain by chain."""
+        """Return a row for each agent of each started generation, chain by chain."""
         return list(self._agents)
 
     def table(
@@ -96,19 +96,19 @@ class Results:
         """Return a table as text.
 
         Args:
-            by: Columns, labels or scores. The table shows the complete generations that have the
-                same values in one row: their number, and means. None shows each generation, or,
-                with ``mean``, all complete generations in one row. Where a label of the chain and a
-                column have the same name, it is the label, except for agents, of which it is their
-                own column. With the label ``prompt``, a second table compares branches with the
-                control branches of the same checkpoint; see :meth:`differences`.
-            mean: Columns or scores to show the mean of; None means all scores and some columns.
-                Scores, and the columns that are given, have also the standard error of the mean
-                and the median; see :meth:`summary`.
-            agents: Whether to return a table of agents: a row is an agent in a generation, and
-                means are those of agents. Agents have no scores.
-            width: Characters of a line: long texts are cut, then columns are left out. None shows
-                everything.
+            by: Columns, labels or scores to group by. Complete generations with the same values
+                share a row with their number and means. None shows each generation, or, with
+                ``mean``, all complete generations in one row. If a label of the chain and a column
+                have the same name, the label is used, except for agents, whose own column is used.
+                With the label ``prompt``, a second table compares branches with the control
+                branches of the same checkpoint; see :meth:`differences`.
+            mean: Columns or scores whose means are shown; None means all scores and some columns.
+                Scores and explicitly given columns also have the standard error of the mean and the
+                median; see :meth:`summary`.
+            agents: Whether to return a table of agents, with one row per agent and generation, and
+                means over agents. Agents have no scores.
+            width: Characters per line; long texts are truncated, then columns are omitted. None
+                shows everything.
 
         Raises:
             ConfigError: There is no such column, or it does not contain numbers.
@@ -137,7 +137,7 @@ class Results:
 
         Args:
             column: A score, or another column of numbers.
-            by: The columns or labels whose values a group has in common; none makes one group.
+            by: The columns or labels that define the groups; none makes a single group.
             agents: Whether to summarise the rows of the agents instead.
 
         Raises:
@@ -156,16 +156,16 @@ class Results:
     def differences(self, column: str, *, by: By = ("prompt",)) -> list[GroupDifference]:
         """Return how branches differ from the control branches of the same checkpoint, in pairs.
 
-        A control is a branch without a message of its own. Pairs are of the same generation; of
-        branches with several generations, a pair is the mean of those that both have.
+        A control is a branch without its own message. Pairs are of the same generation; for
+        branches with several generations, a pair has the means over the generations that both have.
 
         Args:
             column: A score, or another column of numbers.
-            by: The columns or labels whose values both branches of a pair have in common; with
-                ``prompt``, by which they differ.
+            by: The columns or labels whose values are equal within a pair; also ``prompt``, in
+                which they differ.
 
         Returns:
-            A difference for each group and message; none without complete branches and controls.
+            A difference for each group and message; empty without complete branches and controls.
 
         Raises:
             ConfigError: There is no such column, or it does not contain numbers.
@@ -186,11 +186,11 @@ class Results:
         return any(row.is_over and score in row.kept_scores for row in self._rows)
 
     def series(self, score: str, *, by: By = "chain") -> dict[str, Series]:
-        """Return a score of the complete generations, by group, for pictures.
+        """Return a score of the complete generations, by group, for plots.
 
         Args:
             score: Name of the score, or of another column of numbers.
-            by: The columns or labels whose values a group has in common.
+            by: The columns or labels that define the groups.
 
         Raises:
             ConfigError: There is no such column, or the score does not consist of numbers.
@@ -209,13 +209,13 @@ class Results:
         return {name: lines for name, lines in groups.items() if lines}
 
     def conditions(self) -> list[str]:
-        """Return the names of the labels in which chains differ, for pictures."""
+        """Return the names of the labels in which chains differ, for plots."""
         columns, flat = self._flat(agents=False)
         labels = [column for column in columns if column.startswith(LABEL)]
         return [strip(name) for name in labels if len({repr(row.get(name)) for row in flat}) > 1]
 
     def to_csv(self, *, agents: bool = False) -> str:
-        """Return the rows as CSV, whose columns are always in the same order.
+        """Return the rows as CSV with a fixed order of columns.
 
         Labels have the columns ``label.NAME``, scores ``score.NAME``, and the versions of their
         functions ``score_version.NAME``.
@@ -231,7 +231,7 @@ class Results:
         return text.getvalue()
 
     def write_csv(self, path: str | Path, *, agents: bool = False) -> None:
-        """Write the rows to a file, complete or not at all; see :meth:`to_csv`. Blocks.
+        """Write the rows to a file, atomically; see :meth:`to_csv`. Blocks.
 
         Args:
             path: The file.
@@ -257,14 +257,14 @@ class Results:
             agents: Whether to return the rows of the agents instead.
 
         Raises:
-            ModuleNotFoundError: pandas is not installed; the message has the command to do so.
+            ModuleNotFoundError: pandas is not installed; the message has the command to install it.
         """
         require_extra("pandas", "Results.dataframe")
         columns, flat = self._flat(agents=agents)
         return importlib.import_module("pandas").DataFrame(flat, columns=columns)
 
     def _flat(self, *, agents: bool) -> tuple[list[str], list[dict[str, Any]]]:
-        """Return the columns of the rows, and the rows; scores that were kept are marked."""
+        """Return the columns of the rows, and the rows with kept scores marked."""
         flat = [flatten(row) for row in (self._agents if agents else self._rows)]
         if not agents:
             for facts, row in zip(flat, self._rows, strict=True):
@@ -288,7 +288,7 @@ class Results:
 
 
 def _find_columns(by: By, columns: Sequence[str], *, agents: bool = False) -> list[str]:
-    """Return the columns by which rows are grouped, each once."""
+    """Return the distinct columns by which rows are grouped."""
     names = [by] if isinstance(by, str) else by
     return list(dict.fromkeys(find_column(name, columns, "by", agents=agents) for name in names))
 
@@ -298,7 +298,7 @@ def make_results(plans: Plans, *, forked_from: CheckpointRef | None = None) -> R
 
     Args:
         plans: The plans of the experiment.
-        forked_from: Only the branches that began at this checkpoint; None for all chains.
+        forked_from: Only the branches that started from this checkpoint; None for all chains.
     """
     sources = {name: branch.source for name, branch in plans.state.branches.items()}
     chains = [
@@ -313,7 +313,7 @@ def join_results(parts: Mapping[str, Results]) -> Results:
     """Return the results of several experiments as those of one.
 
     Args:
-        parts: The results, each by what its rows then have as the name of the experiment.
+        parts: The results by the experiment name to use in their rows.
     """
     rows: list[Row] = []
     agents: list[AgentRow] = []
@@ -326,12 +326,12 @@ def join_results(parts: Mapping[str, Results]) -> Results:
 
 
 async def collect_results(plans: Plans) -> Results:
-    """Return the results of an experiment; other tasks of the event loop run between two chains.
+    """Return the results of an experiment, yielding to other tasks between chains.
 
     Args:
         plans: The plans of the experiment.
 
-    Cancellation: between two chains.
+    Cancellation: takes effect between two chains.
     """
     parts = []
     for chain in plans.chains.values():
@@ -352,7 +352,7 @@ def _gather(plans: Plans, chains: Iterable[tuple[list[Row], list[AgentRow]]]) ->
 
 
 def write_results(directory: Path, results: Results) -> None:
-    """Write the tables in the directory of an experiment, where they differ. Blocks.
+    """Write changed tables in the directory of an experiment. Blocks.
 
     Args:
         directory: The directory.

@@ -1,4 +1,4 @@
-"""Generations, and agents in generations, as rows of tables. Pure: computed from the journal.
+"""Generations, and agents in generations, as table rows computed from the journal. Pure.
 
 ``results`` presents them.
 """
@@ -46,33 +46,32 @@ _PHASES: Final = {"work": "working", "save": "saving", "score": "scoring"}
 class CommonFacts:
     """The facts that the row of a generation and the row of an agent in it share.
 
-    Tokens, turns and cost are those of the committed history: the attempt that was committed, and
-    those that it continued. Attempts that were lost are part of ``spent_tokens`` and ``spent_usd``.
-    All paths are relative to the directory of the experiment.
+    Tokens, turns and cost are those of the committed history: the committed attempt, and the
+    attempts that it continued. ``spent_tokens`` and ``spent_usd`` also include lost attempts. All
+    paths are relative to the directory of the experiment.
 
     Attributes:
-        experiment: Name of the experiment; where several are joined, its directory.
+        experiment: Name of the experiment; its directory if several experiments are joined.
         chain: Name of the chain.
         repeat: Number of its repeat or seed within its condition, from 1.
-        seed: Seed of its worlds; None without one.
+        seed: Seed of its worlds, or None.
         labels: Labels of the plan, the swept values, and the ``prompt`` of a branch.
         generation: Number of the generation, from 1.
         status: ``committed``, ``imported``, ``failed``, ``paused``, ``interrupted``, or the step of
-            an attempt that is under way: ``preparing``, ``starting``, ``working``, ``saving``,
-            ``scoring``.
-        turns: Number of turns, with those that answer the save prompt and count to no ``budget``.
-        input_tokens: Prompt tokens that were not cached. All tokens are None if a program has
-            reported none of its turns.
-        cached_tokens: Prompt tokens that were read from a cache.
-        cache_write_tokens: Prompt tokens that were written to a cache.
+            a running attempt: ``preparing``, ``starting``, ``working``, ``saving``, ``scoring``.
+        turns: Number of turns, including answers to the save prompt, which no ``budget`` counts.
+        input_tokens: Uncached prompt tokens. All tokens are None if a program has not reported the
+            tokens of any turn.
+        cached_tokens: Prompt tokens read from a cache.
+        cache_write_tokens: Prompt tokens written to a cache.
         output_tokens: Answer tokens, reasoning included.
-        reasoning_tokens: The part of the answer tokens that was reasoning.
-        cost_usd: Cost in US dollars; None if a part of it is not known.
-        is_estimated: Whether a part of the cost is computed from the prices of the plan.
-        missing_costs: How often the cost of up to one turn may be missing in ``cost_usd``, because
-            a program was killed.
-        spent_tokens: Tokens of all kinds in all attempts that have ended; None if unknown.
-        spent_usd: Cost of all attempts that have ended; None if a part of it is not known.
+        reasoning_tokens: Reasoning tokens among the answer tokens.
+        cost_usd: Cost in US dollars; None if any part is unknown.
+        is_estimated: Whether part of the cost is computed from the prices of the plan.
+        missing_costs: Number of times that a program was killed, so the cost of up to one turn may
+            be missing from ``cost_usd``.
+        spent_tokens: Tokens of all kinds in all ended attempts; None if unknown.
+        spent_usd: Cost of all ended attempts; None if any part is unknown.
     """
 
     experiment: str
@@ -107,32 +106,32 @@ class Row(CommonFacts):
     Attributes:
         attempts: Number of its attempts.
         ended_by: Why it was closed, such as ``duration`` or ``budget``; empty before.
-        started_at: UTC time at which its first attempt began; None if it is not known.
+        started_at: UTC time at which its first attempt started; None if unknown.
         ended_at: UTC time at which its latest attempt ended; None before.
         active_s: Seconds in which world and agents worked.
-        idle_s: Further seconds, in which all agents only waited for their providers.
+        idle_s: Additional seconds in which all agents were waiting for their providers.
         paused_s: Seconds between pauses and the next attempts.
         world_time: Simulation time at the end; None if the world has none.
         scores: The scores, by name.
-        score_versions: The version of the function that computed each score, by the name of the
-        score: ``scores:points@`` and the digest of its source; empty if it is not recorded.
-        kept_scores: Names of the scores that were kept from another version of their function, as
-            the latest one has not computed them for this generation.
+        score_versions: The version of the function that computed each score, by score name:
+            ``scores:points@`` and the digest of its source; empty if not recorded.
+        kept_scores: Names of the scores kept from another version of their function because the
+            latest version has not computed them for this generation.
         error: Why the latest attempt failed or paused, or why a score could not be computed; else
             empty.
-        script_errors: Number of script errors that the world of the latest attempt reported last;
-            None if it reported none.
-        last_script_error: Text of the last one; empty without.
-        checkpoint: The archive of the end, else the latest archive; empty without one.
-        forked_from: The archive at which the chain began; empty for a chain of the plan.
+        script_errors: Latest number of script errors reported by the world of the latest attempt;
+            None if it never reported any.
+        last_script_error: Text of the latest script error, or empty.
+        checkpoint: The archive of the end, else the latest archive, or empty.
+        forked_from: The archive from which the chain started; empty for a chain of the plan.
         branch: Short name of the branch's first message; empty for a chain of the plan.
-        mid_turn: Display names of agents that were cut in the middle of a turn by the archive from
+        mid_turn: Display names of agents that were in the middle of a turn in the archive from
             which the latest attempt continued.
         plan_revision: Revision of the plan of the latest attempt.
-        run_dir: Run directory with the results, or that of the latest attempt; empty without one.
-        node: Node of a cluster where the latest attempt ran; empty for the experiment's machine.
-        differs: How the machines of the nodes differed on which the generation was continued; empty
-            if they did not, as far as that is known.
+        run_dir: Run directory with the results, or that of the latest attempt, or empty.
+        node: Node of a cluster that ran the latest attempt; empty for the experiment's machine.
+        differs: Known differences between the machines on which the generation ran; empty if there
+            are none.
     """
 
     attempts: int
@@ -164,12 +163,12 @@ class AgentRow(CommonFacts):
     """An agent in a generation of a chain: the facts of :class:`CommonFacts`, and its own.
 
     Attributes:
-        index: Place of the agent in its world, from 0.
+        index: Index of the agent in its world, from 0.
         name: Its full name; empty before it has one.
         display: Its display name.
         driver: Driver of its program.
         model: Its model; None leaves the choice to the program.
-        program_version: Version of its program; None if it is not known.
+        program_version: Version of its program; None if unknown.
         workspace_out: Its workspace at the end; empty before.
     """
 
@@ -201,21 +200,21 @@ def make_row(plans: Plans, chain: str, generation: int) -> Row:
     Args:
         plans: The plans of the experiment.
         chain: Name of the chain.
-        generation: Number of the generation, which has begun.
+        generation: Number of the started generation.
     """
     begun = plans.state.chain(chain).generations[generation]
     return _Record(plans, plans.chains[chain], begun).row()
 
 
 def describe_attempt(attempt: AttemptState) -> str:
-    """Return how an attempt ended, or its step if it is under way; see :class:`Row`."""
+    """Return how an attempt ended, or its step while it runs; see :class:`Row`."""
     if attempt.outcome is not None:
         return attempt.outcome
     return _PHASES[attempt.phase] if attempt.step == "working" else _STATES[attempt.step]
 
 
 def committed_usage(generation: GenerationState) -> tuple[Usage, ...]:
-    """Return the usage of each agent in the committed history of a generation; empty for none."""
+    """Return the usage of each agent in the committed history of a generation; may be empty."""
     if (committed := generation.committed) is not None:
         return read_usage(committed.end_data.get("used"))
     latest = generation.latest_checkpoint
@@ -223,13 +222,13 @@ def committed_usage(generation: GenerationState) -> tuple[Usage, ...]:
 
 
 def find_world_time(generation: GenerationState) -> float | None:
-    """Return the simulation time at its end, or of its latest checkpoint; None if not known."""
+    """Return the simulation time at its end or latest checkpoint; None if unknown."""
     attempt, point = generation.latest_attempt, generation.latest_checkpoint
     if generation.imported is not None or attempt is None:
         return None
     if attempt.scores is None and generation.committed is None:
         return None if point is None else point.world_time
-    # Attempts that were lost may have come further.
+    # Lost attempts may have reached a later time.
     origins = (p.world_time for p in generation.checkpoints() if p.ref == attempt.origin)
     times = (attempt.end_data.get("world_time"), attempt.world_time, *origins)
     return next((time for time in times if time is not None), None)
@@ -249,7 +248,7 @@ def find_kept(state: ExperimentState, scores: Scores) -> tuple[str, ...]:
 
 @attrs.frozen(slots=False)
 class _Record:
-    """A generation with everything that its rows are computed from."""
+    """A generation with the data for its rows."""
 
     plans: Plans
     chain: Chain
@@ -295,7 +294,7 @@ class _Record:
             )
 
     def _facts(self, agents: Collection[int]) -> dict[str, Any]:
-        """Return the members of :class:`CommonFacts` for agents, given by their places."""
+        """Return the members of :class:`CommonFacts` for agents, given by their indices."""
         latest = self._latest_attempt
         is_imported = latest is None
         used = [(index, _at(self._usage, index, Usage())) for index in agents]
@@ -327,7 +326,7 @@ class _Record:
         }
 
     def _cost(self, used: Iterable[tuple[int, Usage]]) -> Cost:
-        """Return the cost of usage, each with the place of its agent."""
+        """Return the cost of usage, given with the index of its agent."""
         models = [agent.model or "" for agent in self.chain.plan.agents]
         return sum_costs(
             compute_cost(usage, self.plans.present.prices.get(models[index]))
@@ -363,7 +362,7 @@ class _Record:
         return next(iter([*(row["start_utc"] for row in self._imported), *first]), None)
 
     def _end_facts(self) -> dict[str, Any]:
-        """Return the members that are those of the end, or else of the latest checkpoint."""
+        """Return the members at the end, or else at the latest checkpoint."""
         end, latest = self._end, self._latest_attempt
         point = None if latest is None else self.generation.latest_checkpoint
         ended_at = None if latest is None or latest.ending is None else latest.ending.at
@@ -380,7 +379,7 @@ class _Record:
         }
 
     def _agent_facts(self, index: int) -> dict[str, Any]:
-        """Return the facts about one agent from the end of the agents, else from their start."""
+        """Return the facts about one agent at the end, or else at the start."""
         if self.generation.imported is not None:
             names = [row["agent_name"] for row in self._imported]
             workspaces = [row["workspace_out"] for row in self._imported]
@@ -398,7 +397,7 @@ class _Record:
 
     @property
     def _started_agents(self) -> Sequence[Mapping[str, Any]]:
-        """The agents as they were started last; an attempt that only scores starts none."""
+        """The agents at their latest start; an attempt that only scores does not start any."""
         starts = (attempt.working.get("agents") for attempt in reversed(self.generation.attempts))
         return next(filter(None, starts), ())
 
@@ -446,7 +445,7 @@ def _find_error(latest: AttemptState | None, generation: GenerationState) -> str
 
 
 def _sum_pauses(attempts: Sequence[AttemptState]) -> float:
-    """Return the seconds between pauses and the attempts after them."""
+    """Return the total seconds between pauses and the attempts after them."""
     seconds = 0.0
     for attempt, following in pairwise(attempts):
         if attempt.ending is not None and attempt.outcome == "paused":

@@ -1,4 +1,4 @@
-"""The status of an experiment at one moment. Pure: computed from the journal and live facts."""
+"""The status of an experiment at one moment, computed from the journal and live facts. Pure."""
 
 from __future__ import annotations
 
@@ -46,25 +46,25 @@ ChainActivity: TypeAlias = Literal[
     "waiting",
     "done",
 ]
-"""What a chain does; those that need a person first."""
+"""Activity of a chain; activities that need a person come first."""
 
 RUNNING: Final = frozenset({"preparing", "starting", "working", "saving", "scoring"})
-"""States of a chain with an attempt under way."""
+"""States of a chain with a running attempt."""
 
 
 @attrs.frozen(kw_only=True)
 class LiveChain:
-    """Facts of a chain that only the process knows that runs it.
+    """Facts of a chain that only the process running it knows.
 
     Attributes:
-        reason: Which node the chain waits for, or the end of which host; empty for neither.
+        reason: The node, or the end of a host, for which the chain waits; may be empty.
         active_s: Active seconds of the generation; None without an attempt.
-        world_time: Simulation time; None if it is not known.
-        agents: What the agents do.
+        world_time: Simulation time; None if unknown.
+        agents: Activity of the agents.
         used: Usage of each agent in the committed history of the generation up to now.
-        spent: Usage of each agent since the attempt began.
+        spent: Usage of each agent since the start of the attempt.
         last: The latest action, in a few words.
-        mirror_age_s: Seconds since files of its node were last brought here; None without a node.
+        mirror_age_s: Seconds since files of its node were last copied here; None without a node.
     """
 
     reason: str = ""
@@ -89,7 +89,7 @@ def decode_live(data: object) -> dict[str, LiveChain]:
     """Return the live facts that another process sent.
 
     Raises:
-        ValueError: They are not valid.
+        ValueError: The facts are invalid.
     """
     return _to_live(data)
 
@@ -100,28 +100,28 @@ class ChainStatus:
 
     Attributes:
         name: Its name.
-        generation: The generation that runs, or is the next; the last one of a chain that is done.
+        generation: The running or next generation; the last one if the chain is done.
         generations: Number of its last generation.
-        state: What it does.
-        cause: Kind of a pause or failure, such as ``limit`` or ``world``; ``node`` where it waits
-            for one, or for the end of a host there; empty for others.
+        state: Its activity.
+        cause: Kind of a pause or failure, such as ``limit`` or ``world``; ``node`` if it waits for
+            a node or for the end of a host there; otherwise empty.
         reason: Why it waits, is paused or has failed; may be empty.
-        until: UTC time at which a pause should end; None if it is not known.
+        until: UTC time at which a pause should end; None if unknown.
         attempts: Number of attempts at the generation.
         active_s: Active seconds of the generation.
         duration_s: Active seconds after which it ends.
-        world_time: Simulation time; None if it is not known.
-        agents: What the agents do; empty unless the live facts are known.
-        usage: Usage of all agents in the generation, without attempts that were lost; None if the
-            generation was imported, because that is not known.
-        cost_usd: Its cost in US dollars; None if a part of it is not known.
-        is_estimated: Whether a part of the cost is computed from prices.
-        last_checkpoint_age_s: Seconds since the latest checkpoint of the generation; None without.
+        world_time: Simulation time; None if unknown.
+        agents: Activity of the agents; empty unless live facts are available.
+        usage: Usage of all agents in the generation, without lost attempts; None for an imported
+            generation, where it is unknown.
+        cost_usd: Its cost in US dollars; None if any part is unknown.
+        is_estimated: Whether part of the cost is computed from prices.
+        last_checkpoint_age_s: Seconds since the latest checkpoint of the generation, or None.
         scores: The latest scores of the chain.
-        kept_scores: Names of those that were kept from another version of their function.
-        last: The latest action; empty if it is not known.
+        kept_scores: Names of the scores kept from another version of their function.
+        last: The latest action; empty if unknown.
         node: Node of the latest attempt at the generation; empty for the machine of the experiment.
-        mirror_age_s: Seconds since files of the node were last brought here; None if not known.
+        mirror_age_s: Seconds since files of the node were last copied here; None if unknown.
     """
 
     name: str
@@ -157,12 +157,12 @@ class ChainStatus:
 
 @attrs.frozen(kw_only=True)
 class LimitedAccount:
-    """An account of a provider that is limited.
+    """A limited account of a provider.
 
     Attributes:
         name: Its name.
         reason: ``limit`` or ``auth``.
-        until: UTC time at which the limit lifts; None if it is not known.
+        until: UTC time at which the limit lifts; None if unknown.
     """
 
     name: str
@@ -177,20 +177,20 @@ class ExperimentStatus:
     Attributes:
         name: Its name.
         dir: Its directory.
-        pid: The process that runs it; None if none does.
+        pid: The process that runs it, or None.
         chains: Its chains, in the order of the plan; branches last.
-        counts: Number of generations by what happens to them: ``committed``, ``running``,
-            ``paused``, ``failed``, ``waiting``, and ``blocked`` after a failure.
+        counts: Number of generations by state: ``committed``, ``running``, ``paused``, ``failed``,
+            ``waiting``, and ``blocked`` after a failure.
         generations: Number of all generations.
         failed_scores: The complete generations whose latest score failed, such as ``r2/g003``.
-        lost: Number of attempts that were lost with each node.
-        spent_usd: Cost of all attempts, in US dollars; None if a part of it is not known.
-        is_estimated: Whether a part of the cost is computed from prices.
-        limit_usd: Limit of the cost; None without one.
+        lost: Number of attempts lost with each node.
+        spent_usd: Cost of all attempts, in US dollars; None if any part is unknown.
+        is_estimated: Whether part of the cost is computed from prices.
+        limit_usd: Limit of the cost, or None.
         elapsed_s: Seconds for which the experiment has run.
-        forecast_s: Seconds that the rest takes at least.
-        accounts: The accounts that are limited.
-        host: The other machine whose process runs it, or was killed there; None without one.
+        forecast_s: Minimum seconds for the rest of the experiment.
+        accounts: The limited accounts.
+        host: Another machine on which its process runs or was killed, or None.
     """
 
     name: str
@@ -224,8 +224,8 @@ def make_status(
         directory: Its directory.
         plans: Its plans.
         now: The UTC time.
-        pid: The process that runs it; None if none does.
-        live: Facts by chain that this process knows; None if it knows none.
+        pid: The process that runs it, or None.
+        live: Live facts by chain; None if they are unavailable.
     """
     facts, plan, state = live or {}, plans.present, plans.state
     run = state.current_run if pid is not None else None
@@ -262,11 +262,11 @@ def make_status(
 
 
 def forecast(chains: Iterable[ChainStatus], limits: Limits, agents: int) -> float:
-    """Return the seconds that some chains take at least.
+    """Return the minimum number of seconds that some chains will take.
 
     Args:
         chains: The chains.
-        limits: How many may run at a time.
+        limits: The limits of concurrent worlds and agents.
         agents: Number of agents in each world.
     """
     remaining = [chain.remaining_s for chain in chains]
@@ -291,7 +291,7 @@ def _count(views: Iterable[_StatusView], chains: Iterable[ChainStatus]) -> Count
 
 @attrs.frozen
 class _StatusView:
-    """A chain with everything that its status is computed from."""
+    """A chain with the data for its status."""
 
     plans: Plans
     chain: Chain
@@ -350,7 +350,7 @@ class _StatusView:
         )
 
     def spent(self) -> Cost:
-        """Return the cost of all attempts, including the one that runs."""
+        """Return the cost of all attempts, including the running one."""
         ended = [self._cost(attempt.spent) for attempt in self.own.attempts]
         return sum_costs([*ended, self._cost(self.live.spent)])
 
@@ -366,7 +366,7 @@ class _StatusView:
         return self.first_generation if latest is None else latest.number
 
     def _judge(self, following: Next, generation: GenerationState) -> dict[str, Any]:
-        """Return the state of the chain, and the reason for it."""
+        """Return the state of the chain, with its reason."""
         attempt = generation.latest_attempt
         ending = None if attempt is None else attempt.ending
         if isinstance(following, Finished):
@@ -413,7 +413,7 @@ class _StatusView:
 
 
 def _find_ending(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return why a chain waits or has failed, from the line that ended its attempt or run."""
+    """Return the reason for a wait or failure, from the line that ended the attempt or run."""
     return {
         "cause": str(data.get("cause", data.get("reason", ""))),
         "reason": str(data.get("text", "")),

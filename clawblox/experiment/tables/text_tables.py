@@ -12,7 +12,7 @@ from clawblox.experiment.tables.flat_rows import LABEL, KeptScore, strip
 from clawblox.experiment.tables.groups import FlatRows, GroupDifference, group_rows, summarise
 
 KEPT: Final = "*"
-"""Mark of a score of another version of its function, and of a mean with such a score."""
+"""Mark of a score of another version of its function, and of a mean that includes one."""
 KEPT_NOTE: Final = (
     f"{KEPT} scores of another version of their function; the CSV has the versions, and rescore"
     " computes them again"
@@ -22,7 +22,7 @@ _DIFFERENCES: Final = "Difference from the control branches of the same checkpoi
 NO_PAIRS: Final = (
     "No differences: no checkpoint has complete branches both without a message and with one."
 )
-"""Line below a table of branches that have no control."""
+"""Line below a table of branches without a control."""
 _LARGE: Final = 1000.0
 _COUNT: Final = "n"
 _ERROR: Final = "se"
@@ -50,10 +50,10 @@ _AGENTS_RANKS: Final = {
     "cost_usd": 2,
 }
 _VARYING_RANK, _CONSTANT_RANK = 3, 7
-"""Ranks of labels in which the chains differ, and of the others."""
+"""Ranks of labels in which the chains differ, and of the other labels."""
 _HEADINGS: Final = {"display": "AGENT", "generation": "GEN"}
 _SHORTEST: Final = 16
-"""Width to which texts may be cut."""
+"""Minimum width of a truncated text."""
 
 
 @attrs.frozen
@@ -83,10 +83,10 @@ def format_rows(
 
     Args:
         flat: The rows.
-        labels: The columns of labels. Agents have columns of their own in place of labels of the
-            same names.
+        labels: The columns of labels. For agents, their own columns replace labels of the same
+            names.
         scores: The columns of scores.
-        width: Characters of a line; None has no limit.
+        width: Characters per line; None sets no limit.
         agents: Whether the rows are agents.
     """
     own = _AGENTS_RANKS if agents else _RANKS
@@ -107,7 +107,7 @@ def _rank_label(label: str, flat: FlatRows) -> int:
 
 
 def _head(name: str, others: Mapping[str, int]) -> str:
-    """Return the heading of a column; that of a label says so where a column has its name."""
+    """Return the heading of a column, with ``label.`` if the label has the name of a column."""
     is_taken = name.startswith(LABEL) and strip(name) in others
     return name.replace(".", " ") if is_taken else _HEADINGS.get(name, strip(name))
 
@@ -125,10 +125,10 @@ def format_groups(
 
     Args:
         flat: The rows.
-        keys: The columns; none makes a single group of all rows.
-        wanted: The columns that are summarised, and whether each has its standard error and median
-            beside its mean.
-        width: Characters of a line; None has no limit.
+        keys: The columns to group by; none makes a single group.
+        wanted: The columns to summarise, and whether to show their standard error and median as
+            well as their mean.
+        width: Characters per line; None sets no limit.
     """
     groups = group_rows(flat, keys) if keys else {(): flat}
     columns = [
@@ -146,7 +146,7 @@ def format_groups(
 def _estimate_columns(
     name: str, groups: Sequence[FlatRows], sizes: Sequence[int], *, is_full: bool
 ) -> list[_ShownTable]:
-    """Return the columns of one column's estimates; a count of its own where values are missing."""
+    """Return the columns of one column's estimates, with a separate count if values are missing."""
     found = [summarise(rows, name) for rows in groups]
     means = [
         KeptScore(estimate.mean) if has_kept and estimate.mean is not None else estimate.mean
@@ -168,7 +168,7 @@ def format_differences(found: Sequence[GroupDifference], width: int | None) -> s
 
     Args:
         found: The differences, at least one; all have the same columns in common.
-        width: Characters of a line; None has no limit.
+        width: Characters per line; None sets no limit.
     """
     intervals = [one.interval or (None, None) for one in found]
     cells: dict[str, tuple[int, Sequence[Any]]] = {
@@ -201,7 +201,7 @@ def _is_numeric(value: object) -> bool:
 
 
 def format_cell(value: object) -> str:
-    """Return a value as a table shows it."""
+    """Return a value as text for a table."""
     if value is None:
         return "-"
     if isinstance(value, bool):
