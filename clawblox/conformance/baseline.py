@@ -76,7 +76,7 @@ class StateGrowth:
 
     @property
     def last_block(self) -> StateGrowth:
-        """The growth in the last block alone."""
+        """The growth in only the last block."""
         return StateGrowth(self.action, self.sizes[-2:], self.values[-2:], self.inputs[-1:])
 
     def _rates(self, totals: Sequence[int]) -> list[float]:

@@ -126,7 +126,7 @@ class Exchange:
 
     @property
     def long_body(self) -> bytes | None:
-        """The body if it is too long for a command, which then names a file; else None."""
+        """The body if a command must name a file in its place because it is too long; else None."""
         body = self.body
         if body is None:
             return None

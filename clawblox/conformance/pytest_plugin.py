@@ -109,7 +109,7 @@ class _Run:
     """The checks of a world, which run together when the first result is requested.
 
     Args:
-        session: The session; the checks among its tests run.
+        session: The session, which selects the checks to run.
         target: The directory or the address of the world.
         file: File in which the processes of pytest-xdist share the report; None in a single
             process.

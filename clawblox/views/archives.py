@@ -145,7 +145,7 @@ def _describe_agent_start(directory: Path, state: Mapping[str, Any]) -> str:
     workspace = _word(directory / "workspace")
     format_ = FORMATS.get(str(state.get("session_format")))
     session = str(state.get("session_id"))
-    # The metadata of a stranger's archive may contain anything.
+    # The metadata of a foreign archive may have any form.
     if format_ is None or not format_.program.id_pattern.fullmatch(session):
         name = printable(directory.name)
         return f"# {name} has no conversation to resume; its workspace is {workspace}"

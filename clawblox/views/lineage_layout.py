@@ -91,7 +91,7 @@ class LaneBranch(LineageLine):
 
 @attrs.frozen
 class LaneFork:
-    """The place in another lane where a lane begins.
+    """The place in another lane where a lane starts.
 
     Attributes:
         at: Its position.

@@ -1,6 +1,6 @@
 """The display of a recorded world: its renderer in a frame, or a viewer that a person started.
 
-Foreign code runs in such a frame. The frame has no origin, and its key opens only the files of one
+The frame runs foreign code. The frame has no origin, and its key opens only the files of one
 recording. The files have the addresses of the world's routes, so that its page works unchanged.
 Viewers are programs that end with this server.
 """

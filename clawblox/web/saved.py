@@ -1,8 +1,9 @@
 """The contents of saves: the world's document and the agents' workspaces, read without unpacking.
 
 A save may be untrusted. It is opened below one directory only, ``checkpoint.archive`` checks names
-and headers, links are not followed, and every read has a limit. Digests are taken from the archive;
-``clawblox ckpt verify`` compares them with the content. The files below a ``.git`` are left out.
+and headers, links are not followed, and the size of every read is limited. Digests are taken from
+the archive; ``clawblox ckpt verify`` compares them with the content. The files below a ``.git`` are
+left out.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 An address is ``#RUN_ID/KIND/NAME/PLACE``, each piece quoted as in a URL: ``#r1/run``,
 ``#r1/agent/Ada/o12345``, ``#r1/log/w000``, ``#r1/replay/1/t=720``, ``#r1/save/s1.json``. The pages
-of any directory with the run resolve such an address. This module alone makes and parses addresses.
+of any directory with the run resolve such an address. Only this module makes and parses shared
+addresses.
 """
 
 from __future__ import annotations

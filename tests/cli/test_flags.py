@@ -135,7 +135,7 @@ def test_errors_on_the_command_line_name_flags(start: Start, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("rnu", "run"), ("sp", "ps"), ("statr", None)])
-def test_a_misspelled_command_gets_the_nearest_one(
+def test_error_of_a_misspelled_command_suggests_the_nearest_command(
     typed: str, meant: str | None, call: Start
 ) -> None:
     refused = call(typed)

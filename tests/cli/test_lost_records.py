@@ -55,7 +55,7 @@ def test_unrestorable_records_are_an_error_that_names_the_orchestrator(
 
 
 @pytest.mark.thorough
-def test_a_run_directory_that_was_moved_is_stopped_where_it_is(
+def test_moved_run_directory_can_be_stopped_at_its_new_place(
     up: Start, call: Start, run_dir: Path
 ) -> None:
     command = up("--restart", "fresh")

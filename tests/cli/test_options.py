@@ -195,7 +195,7 @@ def test_a_variable_that_the_world_contract_sets_is_refused() -> None:
         parse("up", "--env", "WORLD_PORT=1")
 
 
-def test_a_wrong_environment_variable_is_refused_by_the_name_of_its_option(call: Start) -> None:
+def test_error_of_a_wrong_environment_variable_names_its_option(call: Start) -> None:
     command = call("run", env={"WORLD_PORT": "65536"})
     assert command.wait() == 2
     assert "Error: Invalid value for '--port'" in command.err

@@ -100,7 +100,7 @@ def test_the_scripts_are_valid_for_bash(name: str) -> None:
 
 
 @pytest.mark.thorough
-def test_a_job_that_pauses_before_its_end_is_requeued_and_continues_until_it_is_done(
+def test_paused_job_is_requeued_and_continues_until_it_is_done(
     tmp_path: Path, submit: Submit
 ) -> None:
     write_plan(tmp_path / "cwd", duration="4s")
@@ -151,7 +151,7 @@ def test_job_step_gets_the_signal_if_the_script_requests_no_shell_signal(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("moment", ["limit", "killwait"])
-def test_a_job_that_saves_until_its_end_is_not_requeued_and_leaves_nothing(
+def test_job_that_saves_until_its_time_limit_is_not_requeued(
     moment: str, tmp_path: Path, submit: Submit
 ) -> None:
     plan = write_plan(tmp_path / "cwd", duration="1h")

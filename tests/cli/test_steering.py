@@ -120,7 +120,7 @@ def test_an_instance_that_is_not_ready_does_not_affect_the_others(
 
 
 @pytest.mark.thorough
-def test_detached_instances_are_saved_too(detached: Path, call: Start) -> None:
+def test_save_includes_detached_instances(detached: Path, call: Start) -> None:
     assert call("save", str(detached)).wait() == 0
     for one in read_instances(detached).values():
         assert Path(one["saved_path"]).is_file()
@@ -231,7 +231,7 @@ def test_an_ended_instance_is_forked_from_its_last_save_by_the_command_itself(
 
 
 @pytest.mark.thorough
-def test_a_fork_uses_the_save_of_the_latest_run_or_of_the_named_one(
+def test_fork_uses_the_save_of_the_latest_or_the_named_run(
     start: Start, call: Start, run_dir: Path, tmp_path: Path
 ) -> None:
     world = str(make_world(tmp_path))
@@ -453,7 +453,7 @@ def test_a_followed_run_ends_with_its_last_instance(
 
 
 @pytest.mark.thorough
-def test_following_an_interrupted_run_reports_it_and_ends(
+def test_ps_watch_reports_an_interrupted_run_and_ends(
     up: Start, call: Start, run_dir: Path
 ) -> None:
     command = up()

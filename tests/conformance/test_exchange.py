@@ -92,6 +92,6 @@ def test_numbered_names_keep_the_length_of_a_body() -> None:
     assert numbered.content == b'{"session":"#1----","id":"abcdefg"}'
 
 
-def test_no_method_of_a_command_is_read_by_the_shell() -> None:
+def test_method_in_a_request_command_is_quoted_for_the_shell() -> None:
     sent = attrs.evolve(exchange(b"{}"), method="GET; touch owned")
     assert read_by_shell(sent.command(""))[:3] == [b"-i", b"-X", b"GET; touch owned"]

@@ -54,7 +54,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.needs("bwrap")
 @pytest.mark.parametrize("place", usually(PLACES, "daemon"))
-async def test_state_outside_of_the_snapshot_is_found(tmp_path: Path, place: str) -> None:
+async def test_state_outside_the_snapshot_fails_the_check(tmp_path: Path, place: str) -> None:
     report = await check(tmp_path, "--place", place)
     assert [result.id for result in report.checks if result.status == "failed"] == [FRESH]
     assert report.verdict.grade == "not_exact"
@@ -63,7 +63,7 @@ async def test_state_outside_of_the_snapshot_is_found(tmp_path: Path, place: str
 
 @pytest.mark.thorough
 @pytest.mark.needs("bwrap")
-async def test_state_that_is_missing_only_in_later_saves_is_found(tmp_path: Path) -> None:
+async def test_state_missing_only_in_later_saves_fails_the_check(tmp_path: Path) -> None:
     report = await check(tmp_path, "--place", "tmp", "--part", "carrying", seed=2)
     assert [result.id for result in report.checks if result.status == "failed"] == [FRESH]
     assert find(report).path == "body.you.carrying"
@@ -172,7 +172,7 @@ async def test_cheating_world_that_depends_on_the_network_fails(tmp_path: Path) 
 
 @pytest.mark.needs("bwrap")
 @pytest.mark.thorough
-async def test_a_world_in_its_own_directory_is_shown_as_it_was(tmp_path: Path) -> None:
+async def test_world_checked_in_place_is_shown_in_its_initial_state(tmp_path: Path) -> None:
     with cheating_world(tmp_path, flags=["--place", "bytecode"]) as world:
         report = await check_world(world, [FRESH, "restore.trace"], seed=1, in_place=True)
     assert find(report, "restore.trace").status == "passed"
@@ -223,7 +223,7 @@ def passed_ctime(path: Path) -> float:
     return since
 
 
-def test_an_unchanged_directory_is_bound_as_it_is(tmp_path: Path) -> None:
+def test_unchanged_directory_is_bound_directly(tmp_path: Path) -> None:
     (tmp_path / "old").touch()
     since = passed_ctime(tmp_path / "old")
     assert DirectoryView(str(tmp_path), since).arguments() == [

@@ -42,7 +42,7 @@ SECONDS = int(NOW.timestamp())
         ("Sat Nov 28 10:40:54 2026", "as a date of C"),
     ],
 )
-def test_a_time_near_now_is_found(value: Any, form: str) -> None:
+def test_time_near_now_is_detected(value: Any, form: str) -> None:
     trace = find_host_time("body.x", value, NOW)
     assert trace is not None
     assert trace.path == "body.x"
@@ -90,7 +90,7 @@ def test_any_body_can_be_searched(body: bytes) -> None:
         find_secret(path, value, {"a secret": "0"})
 
 
-def test_leaves_have_their_paths_and_keys_count_too() -> None:
+def test_leaves_have_paths_and_include_keys() -> None:
     body = json.dumps({"a": [{"b": 1}], "/home/ada/x": "y"}).encode()
     leaves = list(find_body_leaves(body))
     assert ("body.a[0].b", 1) in leaves
@@ -106,7 +106,7 @@ def test_leaves_have_their_paths_and_keys_count_too() -> None:
         ("see /tmp/w-1/log", "/tmp/w-1/log"),
     ],
 )
-def test_a_path_of_the_host_is_found(text: str, path: str) -> None:
+def test_host_path_is_detected(text: str, path: str) -> None:
     trace = find_host_path("body.x", text)
     assert trace is not None
     assert path in trace.what

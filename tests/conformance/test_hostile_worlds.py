@@ -219,7 +219,7 @@ async def test_oversized_snapshots_prove_nothing(
     assert report.verdict.grade == "not_shown"
 
 
-async def test_a_key_that_is_repeated_in_a_large_object_is_found(tmp_path: Path) -> None:
+async def test_repeated_key_in_a_large_object_fails_the_check(tmp_path: Path) -> None:
     result = find(await check(tmp_path, "repeated-key", "contract.observe"), "contract.observe")
     assert result.status == "failed"
     assert "the key 'k19999' twice" in result.evidence

@@ -76,7 +76,7 @@ def test_sessions_are_masked_unless_they_are_as_short_as_words() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("clock", usually(CLOCKS, "lockstep"))
-async def test_a_world_that_answers_with_its_token_shows_it_in_no_report(
+async def test_token_in_answers_of_a_world_is_masked_in_the_report(
     tmp_path: Path, clock: str
 ) -> None:
     world = make_provable_world(tmp_path, clock=clock, defect="observation-token")
@@ -89,7 +89,7 @@ async def test_a_world_that_answers_with_its_token_shows_it_in_no_report(
 
 
 @pytest.mark.anyio
-async def test_a_world_that_ends_with_a_secret_in_its_log_shows_it_in_no_report(
+async def test_secret_in_the_log_of_a_world_is_masked_in_the_report(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "world.py").write_text(

@@ -29,7 +29,7 @@ def trace_status(report: Report) -> str:
 
 
 @pytest.mark.thorough
-async def test_derived_arrays_that_are_not_saved_are_found(tmp_path: Path) -> None:
+async def test_unsaved_derived_arrays_fail_the_check(tmp_path: Path) -> None:
     report = await check(tmp_path, "integration", "lockstep")
     assert report.verdict.grade == "not_exact"
     trace = report.checks[0]
@@ -38,7 +38,7 @@ async def test_derived_arrays_that_are_not_saved_are_found(tmp_path: Path) -> No
 
 
 @pytest.mark.thorough
-async def test_arrays_that_are_derived_again_by_the_restore_are_found(tmp_path: Path) -> None:
+async def test_restore_that_derives_arrays_again_fails_the_check(tmp_path: Path) -> None:
     assert trace_status(await check(tmp_path, "forward", "lockstep")) == "failed"
 
 

@@ -102,7 +102,7 @@ async def test_sparse_run_is_not_observed_beyond_the_earlier_run(
     assert world.tick <= 1200, "it was far from the expected number of common times"
 
 
-async def test_run_is_saved_a_few_times_in_any_duration(run_in: Any) -> None:
+async def test_run_is_saved_only_a_few_times_regardless_of_duration(run_in: Any) -> None:
     world = run_in(Busy(ticks=9))
     player: Any = SimpleNamespace(observe=world.answer, live=SimpleNamespace(snapshot=world.save))
     await collect(realtime._saving_too(player), least=1000)

@@ -132,7 +132,7 @@ def test_only_the_tests_that_were_selected_run_and_each_world_once(
 
 
 @pytest.mark.thorough
-def test_one_process_of_many_runs_the_checks_for_all(run: Run, tmp_path: Path) -> None:
+def test_one_xdist_process_runs_the_checks_for_all(run: Run, tmp_path: Path) -> None:
     (scratch := tmp_path / "scratch").mkdir()
     ended = canned(run, "-n", "2", env={"TMPDIR": str(scratch)})
     assert "2 failed, 2 passed, 2 skipped, 1 warning" in ended.stdout, ended

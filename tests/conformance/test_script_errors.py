@@ -28,14 +28,14 @@ async def check(directory: Path, main: str, *more: str) -> CheckResult:
     return report.checks[-1]
 
 
-async def test_a_handler_that_fails_for_an_input_is_found(tmp_path: Path) -> None:
+async def test_failing_input_handler_fails_the_check(tmp_path: Path) -> None:
     result = await check(tmp_path, MAIN % "step()")
     assert (result.status, result.level) == ("failed", "must")
     assert "main.lua:3: attempt to perform arithmetic (add) on nil and number" in result.evidence
 
 
 @pytest.mark.thorough
-async def test_an_error_in_the_instance_that_checks_share_is_found(tmp_path: Path) -> None:
+async def test_script_error_in_the_probe_instance_fails_the_check(tmp_path: Path) -> None:
     main = 'game:GetService("Players").PlayerRemoving:Connect(function() error("stay") end)'
     assert (await check(tmp_path, main)).status == "passed", "only one check lets an agent leave"
     result = await check(tmp_path, main, "contract.leave")

@@ -77,7 +77,7 @@ def test_chat_is_kept_and_read_in_pages(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_several_requests_travel_on_one_connection(tmp_path: Path) -> None:
+def test_one_connection_carries_several_requests(tmp_path: Path) -> None:
     with running_world(tmp_path) as world:
         connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=HANG_S)
         for _ in range(3):
@@ -182,7 +182,7 @@ def test_sigterm_ends_it_cleanly(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_world_serves_on_a_socket_that_it_inherits(tmp_path: Path) -> None:
+def test_world_serves_on_an_inherited_socket(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         listener.setblocking(False)

@@ -49,7 +49,7 @@ def test_world_ignores_sigterm(tmp_path: Path) -> None:
         assert world.ask("GET", "/api.md").status == 200
 
 
-def test_world_takes_its_time_to_stop(tmp_path: Path) -> None:
+def test_world_stops_slowly(tmp_path: Path) -> None:
     with running_world(tmp_path, "--slow-stop", "0.3") as world:
         began = time.monotonic()
         world.process.terminate()

@@ -66,7 +66,7 @@ def test_faults_are_switched_at_run_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["sized", "chunked", "close-delimited"])
-def test_a_whole_snapshot_travels_in_three_ways(tmp_path: Path, way: str) -> None:
+def test_complete_snapshot_is_sent_in_three_ways(tmp_path: Path, way: str) -> None:
     with running_world(tmp_path, "--snapshot", way, "--snapshot-mb", "1") as world:
         answer = world.snapshot()
     assert answer.json()["format"] == "counter-v1"
@@ -143,7 +143,7 @@ def test_a_snapshot_ends_too_early(tmp_path: Path, way: str) -> None:
     assert len(caught.value.partial) == 20
 
 
-def test_a_truncated_snapshot_looks_whole_when_only_the_end_delimits_it(tmp_path: Path) -> None:
+def test_truncated_snapshot_looks_complete_without_a_length(tmp_path: Path) -> None:
     with running_world(tmp_path, "--snapshot", "truncated-close-delimited") as world:
         answer = world.snapshot()
     assert (answer.status, len(answer.body)) == (200, 40)
@@ -196,7 +196,7 @@ def test_a_snapshot_never_ends(tmp_path: Path) -> None:
     assert len(received) >= 10_000_000
 
 
-def test_a_snapshot_is_compressed_without_being_asked_for(tmp_path: Path) -> None:
+def test_snapshot_is_compressed_without_a_request(tmp_path: Path) -> None:
     with running_world(tmp_path, "--snapshot", "gzip", "--snapshot-mb", "5") as world:
         answer = world.snapshot()
     assert answer.headers["content-encoding"] == "gzip"

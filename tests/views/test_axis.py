@@ -272,7 +272,7 @@ def slopes(knots: Sequence[tuple[float, float]]) -> Iterator[float]:
         yield (right - left) / (end - begin)
 
 
-def test_a_long_silence_within_a_life_is_folded(two_lives: tuple[DescentLife, ...]) -> None:
+def test_long_gap_within_a_life_is_folded(two_lives: tuple[DescentLife, ...]) -> None:
     quiet = 10 + FOLD_S + 1
     first = block(Track.INPUTS, (0, 0), (10, 10))
     blocks = [first, block(Track.INPUTS, (quiet, 10), (quiet + 5, 12))]
@@ -317,7 +317,7 @@ def test_line_leaves_the_parent_at_the_save_of_the_fork(
 
 
 @pytest.mark.thorough
-def test_an_hour_at_ten_hertz_needs_the_index_and_one_reading_of_the_inputs(
+def test_axis_of_a_long_recording_reads_the_index_and_the_inputs_once(
     tmp_path: Path, two_lives: tuple[DescentLife, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written = Recorded(tmp_path)

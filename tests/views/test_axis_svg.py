@@ -45,7 +45,7 @@ def titles(root: ET.Element, name: str) -> list[str]:
     return ["".join(group[0].itertext()) for group in groups]
 
 
-def test_the_strip_shows_line_lost_life_fold_save_crash_and_restart(
+def test_strip_shows_lost_life_fold_save_crash_and_restart(
     lives: tuple[DescentLife, ...],
 ) -> None:
     picture, root = drawn(lives)
@@ -88,7 +88,7 @@ def test_a_long_lane_becomes_columns(lives: tuple[DescentLife, ...]) -> None:
     assert count(36_000) == (RIGHT - LEFT) / 2
 
 
-def test_hostile_names_are_text(lives: tuple[DescentLife, ...], tmp_path: Path) -> None:
+def test_hostile_names_are_escaped(lives: tuple[DescentLife, ...], tmp_path: Path) -> None:
     name = "<script>alert(1)</script>\u202e\x1b[31m"
     picture, root = drawn(lives, **{name: [Sent(1.0, is_lost=True, is_message=True)]})
     assert "<script" not in picture.part().html

@@ -109,7 +109,7 @@ def test_failures_with_a_common_cause_are_shown_once() -> None:
     assert "also" not in text
 
 
-def test_a_command_is_never_cut() -> None:
+def test_request_command_in_a_report_is_never_cut() -> None:
     request = f"curl --data-raw '{'x' * 300}; touch owned; {'x' * 3000}' http://127.0.0.1:1/input"
     report = make_report(make_result("gate.limits", "failed", request=request))
     assert f"    request   {request}" in render_report(report, width=80).splitlines()

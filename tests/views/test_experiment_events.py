@@ -88,7 +88,7 @@ def test_a_warning_is_a_problem_with_a_text(kind: str) -> None:
     assert (line.text, line.is_trouble) == ("80 % of $5 are spent", True)
 
 
-def test_a_line_names_its_generation() -> None:
+def test_event_line_names_its_generation() -> None:
     line = describe("closing", {"reason": "duration"}, chain="r1", generation=3)
     assert str(line) == "2026-06-22T18:01:00.000Z r1 generation 3 closes: duration"
 

@@ -218,7 +218,7 @@ def test_latest_action_is_left_out_if_too_narrow(chains: tuple[ChainStatus, ...]
             assert re.search(r"limit until \d\d:\d\d$", paused)
 
 
-def test_chains_whose_names_differ_in_the_middle_can_be_told_apart() -> None:
+def test_shortened_names_of_chains_remain_distinct() -> None:
     chains = tuple(map(rename, CHAINS))
     for columns in range(60, 101):
         names = [line.split()[0] for line in table(chains, columns)[1:-1]]

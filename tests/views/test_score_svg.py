@@ -196,7 +196,7 @@ def test_everything_is_inside_the_picture(generations: int) -> None:
         assert 0 <= y <= height
 
 
-def test_hostile_names_are_text() -> None:
+def test_hostile_names_are_escaped() -> None:
     root = picture(title=HOSTILE)
     assert not list(root.iter(f"{SVG}script"))
     assert all((e.text or "").isprintable() for e in root.iter(f"{SVG}text"))

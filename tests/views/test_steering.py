@@ -41,7 +41,7 @@ def test_arrows_select_a_row_that_is_shown(keys: list[str], selected: str) -> No
     assert after(*keys)[0].selected == selected
 
 
-def test_a_row_that_has_gone_is_not_selected() -> None:
+def test_vanished_row_is_not_selected() -> None:
     state = Steering(selected="gone", pane="log")
     assert press(state, "s", ROWS, VERBS) == (state, None)
     assert press(state, "down", ROWS, VERBS)[0].selected == "w000"
@@ -82,7 +82,7 @@ def test_a_stop_is_confirmed() -> None:
     assert after("down", "x", "x", "down", "enter", "s") == (asked, [])
 
 
-def test_actions_that_are_not_offered_do_nothing_and_are_not_named() -> None:
+def test_unavailable_actions_have_no_effect_and_are_not_listed() -> None:
     assert after("down", "p") == (Steering(selected="w000"), [])
     help_line = after("?")[0].describe(VERBS)
     assert "s save · f fork · r restart · x stop" in help_line

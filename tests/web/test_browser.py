@@ -182,7 +182,7 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("address", PAGES)
-def test_hostile_words_in_every_field_are_text(
+def test_hostile_words_in_every_field_are_escaped(
     address: str, hostile: Lab, browser: Chromium
 ) -> None:
     for dark, width in VIEWS[::3]:

@@ -120,7 +120,7 @@ def test_rows_are_filtered_and_sorted_and_keys_work(browser: Chromium, base: str
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_every_page_fits_and_reports_nothing(
+def test_every_page_of_a_bundle_fits_without_errors(
     browser: Chromium, base: str, bundle: Path, width: int
 ) -> None:
     kinds = {file.name.partition("-")[0]: file.name for file in bundle.glob("*.html")}
@@ -131,7 +131,7 @@ def test_every_page_fits_and_reports_nothing(
             check(page, base)
 
 
-def test_windows_of_a_log_lead_to_each_other(browser: Chromium, base: str, bundle: Path) -> None:
+def test_windows_of_a_log_are_linked(browser: Chromium, base: str, bundle: Path) -> None:
     last = next(file.name for file in bundle.glob("log-*") if "line 007999" in file.read_text())
     with open_page(browser, base, last) as page:
         page.press("BracketLeft", "[")

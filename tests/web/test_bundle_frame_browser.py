@@ -121,7 +121,7 @@ def test_a_hostile_renderer_is_not_in_a_bundle_and_the_engine_draws_its_world(
     assert foreign.origin.encode() not in text
 
 
-def test_a_state_loads_assets_of_its_world_and_nothing_else(
+def test_state_can_load_only_assets_of_its_world(
     browser: Chromium, make: Callable[..., str], foreign: Foreign
 ) -> None:
     url = make(files={"assets/dot.png": base64.b64decode(DOT), "assets/a b.svg": b"<svg/>"})

@@ -171,7 +171,7 @@ def test_a_branch_that_ended_earlier_does_not_differ(
     assert differences(tmp_path, *writes) == []
 
 
-def test_an_observation_names_the_path_and_what_is_missing(tmp_path: Path) -> None:
+def test_observation_difference_has_the_path_and_the_missing_side(tmp_path: Path) -> None:
     first = recording({"1": "Ada"}, [{"world": {"a": 1}}, {"world": {"a": 1, "b": 2}}], [])
     second = recording({"1": "Ada"}, [{"world": {"a": 1}}, {"world": {"a": 1}}], [])
     (found,) = differences(tmp_path, first, second)

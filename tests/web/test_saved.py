@@ -72,7 +72,7 @@ def test_the_files_of_a_workspace_are_listed_with_size_and_digest(run: Run) -> N
     assert (files["sub/way"].target, files["sub/way"].size) == ("../SOUL.md", 0)
 
 
-def test_a_file_is_read_and_of_a_large_one_the_first_mebibyte(run: Run) -> None:
+def test_workspace_file_is_read_up_to_a_mebibyte(run: Run) -> None:
     content = random.Random(7).randbytes(300_000) + b"the end"
     (run.workspace / "own.bin").write_bytes(content)
     (run.workspace / "big.txt").write_bytes(b"x" * (8 << 20))
@@ -236,7 +236,7 @@ def test_agents_are_paired_by_name_or_by_their_place_in_the_world() -> None:
 
 
 @given(TEXTS, TEXTS)
-def test_a_text_becomes_the_other_one_by_their_difference(before: bytes, after: bytes) -> None:
+def test_difference_transforms_one_text_into_the_other(before: bytes, after: bytes) -> None:
     ours, theirs = ([decode(line) for line in text.split(b"\n")] for text in (before, after))
     made, taken, lines = list[str](), 0, diff_texts(before, after)
     assert (lines == []) == (before == after)

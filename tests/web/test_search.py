@@ -95,7 +95,7 @@ def test_an_expression_is_found_again_after_each_slice() -> None:
 
 
 @pytest.mark.usefixtures("re2")
-def test_a_match_across_two_blocks_of_a_long_line_is_found_whole(
+def test_match_across_blocks_of_a_long_line_is_complete(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "_BLOCK", 32)
@@ -159,7 +159,7 @@ TEXTS = ('say "Hello"', "a\nb", "naïve", "x" * 40, "hello again", "")
 @pytest.mark.parametrize(
     "text", ['"HELLO"', "hello", "a\nb", "naïve", "x" * 30, "text", "absent", '{"text": ""}']
 )
-def test_a_text_is_found_over_segments_as_it_is_or_as_in_json(
+def test_text_is_found_across_segments_plain_or_as_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, block: int
 ) -> None:
     monkeypatch.setattr(module, "_BLOCK", block)

@@ -84,7 +84,7 @@ def test_each_kind_of_address_leads_to_its_page_in_a_moved_run(tmp_path: Path, r
         assert pages_of(root, "#w000-run/save/w000-1.json") == [f"/key/run/{ident}/save/{save}"]
 
 
-def test_pages_give_the_addresses_that_lead_to_them(tmp_path: Path, run: Path) -> None:
+def test_shared_address_of_a_page_leads_back_to_the_page(tmp_path: Path, run: Path) -> None:
     site = Site(tmp_path)
     found = only_run(site)
     assert pages_of(tmp_path, share(found)) == [f"/key/run/{found.ident}#"[:-1]]
@@ -181,7 +181,7 @@ def test_old_key_gets_an_answer_with_a_hint(address: str) -> None:
 
 
 @pytest.mark.thorough
-def test_the_command_refuses_an_address_that_leads_nowhere(tmp_path: Path, run: Path) -> None:
+def test_app_refuses_an_address_without_a_page(tmp_path: Path, run: Path) -> None:
     with start(str(tmp_path), "--open", "#gone/run") as process:
         _, errors = process.communicate(timeout=HANG_S)
     assert process.returncode != 0

@@ -164,7 +164,7 @@ def test_an_ended_run_that_starts_again_is_live_within_ten_seconds(
 
 
 @pytest.mark.parametrize("is_settled", [True, False])
-def test_every_file_of_an_ended_run_that_its_summary_shows_is_watched(
+def test_every_file_behind_the_summary_of_an_ended_run_is_watched(
     is_settled: bool, site: Site, clock: Clock
 ) -> None:
     run = make_run(site.root / "run")
@@ -218,7 +218,7 @@ def test_site_version_changes_with_a_turn_but_not_with_time(site: Site, clock: C
     assert site.runs()[0].agents[0].turn == 4
 
 
-def test_a_new_generation_of_an_experiment_is_seen(site: Site, clock: Clock) -> None:
+def test_new_generation_of_an_experiment_is_detected(site: Site, clock: Clock) -> None:
     shutil.copytree(V1, site.root / "exp")
     journal = site.root / "exp" / "journal.jsonl"
     lines = journal.read_bytes().splitlines(keepends=True)
@@ -249,7 +249,7 @@ def test_experiment_is_not_live_after_its_process_ended(site: Site, clock: Clock
     assert [one.state for one in site.experiments()] == ["done"]
 
 
-def test_a_change_within_a_tick_of_the_disks_clock_is_seen(site: Site, clock: Clock) -> None:
+def test_change_within_a_tick_of_the_file_clock_is_detected(site: Site, clock: Clock) -> None:
     run = make_run(site.root / "run")
     status = AgentDir(run / "agents" / "of-run").runtime
     stamps = {path: path.stat().st_mtime_ns for path in (site.root, status)}
@@ -303,7 +303,7 @@ def test_ended_runs_are_read_once_and_live_ones_again(
     assert read == ["live"] * 30
 
 
-def test_looks_take_a_twentieth_of_the_time_on_a_slow_disk(
+def test_site_looks_take_at_most_a_twentieth_of_the_time(
     site: Site, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_run(site.root / "live", os.getpid())
@@ -357,7 +357,7 @@ def test_incremental_search_equals_a_full_walk_after_tree_changes(tmp_path: Path
 
 
 @pytest.mark.thorough
-def test_ten_thousand_names_are_listed_in_part(site: Site) -> None:
+def test_site_lists_only_some_of_ten_thousand_names(site: Site) -> None:
     run = make_run(site.root / "crowded")
     for number in range(10_000):
         (run / "agents" / f"agent-{number}").mkdir()

@@ -30,7 +30,7 @@ def row(text: str, part: str, name: str) -> str:
     return next(" ".join(line.split()) for line in plain.splitlines() if name in line)
 
 
-def test_what_a_fork_inherited_is_not_counted_again(tmp_path: Path) -> None:
+def test_inherited_usage_of_a_fork_is_not_counted_again(tmp_path: Path) -> None:
     parent = Usage(input_tokens=1000, output_tokens=500, turns=5, cost_usd=1.0)
     child = parent.plus(Usage(input_tokens=100, output_tokens=50, turns=1, cost_usd=0.25))
     for name, usage, inherited in (("r1", parent, Usage()), ("r2", child, parent)):

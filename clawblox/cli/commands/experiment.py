@@ -84,9 +84,9 @@ def command() -> None:
     """Run, resume, fork and score experiments of many generations.
 
     A generation is a bounded run of a world with agents. A chain is a line of generations: the
-    agents of each inherit the workspaces of the one before. An experiment runs a chain for each
-    combination of the values that its plan varies, and for each repeat. It can be interrupted at
-    any moment, and resumed from its last checkpoints.
+    agents of each generation inherit the workspaces of the previous one. An experiment runs a chain
+    for each combination of the values that its plan varies, and for each repeat. It can be
+    interrupted at any moment, and resumed from its last checkpoints.
     """
 
 

@@ -151,7 +151,7 @@ def fork(
 
 
 async def _preview_fork(record: ExperimentRecord, fork: ForkRequest) -> ForkPreview:
-    """Check a fork and return its preview, without starting or writing anything."""
+    """Check a fork and return its preview, without side effects."""
     status = (await look_at_experiment(record.dir)).status
     running = [chain.name for chain in status.chains if chain.state in RUNNING]
     is_running = status.pid is not None

@@ -325,7 +325,7 @@ def command(ctx: click.Context, /, *, detach: bool, starter_fd: int | None, **va
         UsageError: The directory of the experiment exists, and no option continues or replaces it;
             or the options contradict each other.
         RunLockedError: Another process runs the experiment that would be replaced.
-        ClawbloxError: There is nothing to continue.
+        ClawbloxError: There is no experiment to continue.
     """
     given = {
         name
@@ -357,7 +357,7 @@ def open_generations(options: GenerationOptions) -> AsyncExperiment:
 
     Raises:
         ConfigError: The value of an option is wrong.
-        ClawbloxError: There is nothing to continue.
+        ClawbloxError: There is no experiment to continue.
     """
     if not options.is_new and options.archive is None:
         _require_begun(options)

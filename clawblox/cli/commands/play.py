@@ -203,7 +203,7 @@ class Game:
 def _open_console(
     prompt: str, examples: tuple[InputExample, ...]
 ) -> AbstractContextManager[PlayConsole]:
-    """Return an installed line editor if there is a terminal, else the standard streams."""
+    """Return the line editor on a terminal if it is installed, else the standard streams."""
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if is_terminal and os.environ.get("TERM", "dumb") != "dumb":
         try:

@@ -112,7 +112,7 @@ class PlaySession:
         return True
 
     async def _begin(self) -> None:
-        """Make the first observation, to compare later observations with."""
+        """Make the first observation, as the base of later comparisons."""
         try:
             self._seen = await self._player.agent.observe()
         except ClawbloxError as error:
@@ -235,7 +235,7 @@ class PlaySession:
                 if error.status in _NO_SUCH_ROUTE:
                     return
             except ClawbloxError:
-                pass  # a command or the look at the instance reports the cause
+                pass  # a command or the check of the instance reports the cause
             else:
                 await self._report_new(new, is_first=is_first)
                 is_first = False

@@ -87,7 +87,7 @@ class StarterChannel:
         self.send(StartResult(list(lines), len(batch), reasons))
 
     def send(self, message: _Progress | StartResult) -> None:
-        """Queue a message; a result is the last."""
+        """Queue a message; a result must be the last."""
         self._outbox.put(msgspec.json.encode(message) + b"\n")
 
     async def run(self) -> None:

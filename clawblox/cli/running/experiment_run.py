@@ -243,7 +243,7 @@ class ExperimentRunner:
         )
 
     async def stop(self, number: signal.Signals | None) -> None:
-        """Save and stop everything.
+        """Save and stop all chains.
 
         Cancellation: as for :meth:`AsyncExperiment.stop`.
         """
@@ -255,7 +255,7 @@ class ExperimentRunner:
         await self._experiment.stop()
 
     async def kill(self) -> None:
-        """Stop everything immediately, without checkpoints.
+        """Stop all chains immediately, without checkpoints.
 
         Cancellation: as for :meth:`AsyncExperiment.stop`.
         """

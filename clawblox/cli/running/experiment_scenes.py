@@ -72,7 +72,7 @@ class ExperimentScene:
     is_running: bool = attrs.field(init=False, default=False)
 
     async def read_state(self) -> ExperimentLook:
-        """Look at the experiment.
+        """Return the state of the experiment.
 
         Raises:
             ClawbloxError: The experiment cannot be read.
@@ -164,7 +164,7 @@ async def watch_experiment(directory: Path) -> None:
 
 
 async def look_at_experiment(directory: Path) -> ExperimentLook:
-    """Look at an experiment, including the facts that only the process running it knows.
+    """Return the state of an experiment, with the facts that only its process knows.
 
     Args:
         directory: The directory of the experiment.

@@ -161,7 +161,7 @@ class OwnRun(_Runs):
         self._limiter = anyio.CapacityLimiter(1)  # the shared threads may be busy with many starts
 
     async def read_state(self) -> Look:
-        """Look at the run, without the ended instances of other orchestrators.
+        """Return the state of the run, without the ended instances of other orchestrators.
 
         Raises:
             OSError: This process lacks descriptors.
@@ -236,7 +236,7 @@ class WatchedRuns(_Runs):
         self._slow_starts = SlowStarts()
 
     async def read_state(self) -> Look:
-        """Look at the runs.
+        """Return the state of the runs.
 
         Raises:
             OSError: This process lacks descriptors.

@@ -117,7 +117,7 @@ def _find_header_trace(
     "Agents get no data of the operator: no token, no environment variable, no path of the host.",
 )
 async def check_operator(ctx: CheckContext) -> str:
-    """Search everything that agents get for secrets and absolute paths."""
+    """Search all answers to agents for secrets and absolute paths."""
     seen = await ctx.sights()
     async with ctx.probe.use() as live:
         secrets = ctx.instances.find_secrets(live)

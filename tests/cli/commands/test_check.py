@@ -36,7 +36,7 @@ def make_shell_world(parent: Path, script: str) -> str:
     return str(directory)
 
 
-def test_a_check_of_a_real_world_passes_and_leaves_nothing(call: Start, tmp_path: Path) -> None:
+def test_check_of_a_real_world_passes_and_leaves_no_files(call: Start, tmp_path: Path) -> None:
     scratch = tmp_path / "tmp"
     world = str(make_provable_world(tmp_path, clock="lockstep"))
     words = ("check", world, "restore.sessions", "-v", "--seed", "3")
@@ -155,7 +155,7 @@ def test_an_expected_failure_does_not_count(call: Start, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_the_world_and_leaves_nothing(
+def test_signal_during_a_check_leaves_no_processes_or_files(
     start: Start, tmp_path: Path, number: signal.Signals
 ) -> None:
     scratch = tmp_path / "tmp"

@@ -16,9 +16,7 @@ FORK = ("experiment", "fork", DIRECTORY, "r1/g001", "-n", "2", "--parallel", "1"
 
 
 @pytest.mark.thorough
-def test_a_dry_run_of_a_fork_lists_its_branches_and_changes_nothing(
-    tmp_path: Path, call: Start
-) -> None:
+def test_dry_run_of_a_fork_lists_branches_without_changes(tmp_path: Path, call: Start) -> None:
     write_plan(tmp_path / "cwd")
     run = call("experiment", "run", "exp.toml", env=KEYS)
     assert run.wait() == 0, run.err

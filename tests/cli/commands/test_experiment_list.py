@@ -290,6 +290,6 @@ def test_verify_counts_an_experiment_once_and_replay_counts_its_runs(
     assert "there are 2 in" in call("verify").err
 
 
-def test_a_plan_alone_is_not_an_experiment(tmp_path: Path, call: Start) -> None:
+def test_directory_with_only_a_plan_is_not_an_experiment(tmp_path: Path, call: Start) -> None:
     write_plan(tmp_path / "cwd")
     assert refuse(call, "status").startswith("there is no experiment in")

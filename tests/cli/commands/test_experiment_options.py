@@ -89,7 +89,7 @@ def test_a_plan_in_another_file_continues_the_experiment(plan: Path, call: Start
 
 
 @pytest.mark.thorough
-def test_resume_with_cluster_none_runs_on_this_machine(plan: Path, call: Start) -> None:
+def test_resume_without_cluster_runs_on_this_machine(plan: Path, call: Start) -> None:
     plan.write_text(plan.read_text() + "\n[cluster]\ncpus = 2\n")
     directory = begin(plan)
     command = call("experiment", "resume", DIRECTORY, "--cluster", "none", env=KEYS)

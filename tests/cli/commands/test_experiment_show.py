@@ -94,9 +94,7 @@ def test_generation_logs_show_the_world_log_with_the_options_of_logs(
     assert json.loads(last.out) == json.loads(call("logs", RUN, "-n", "1", "--json").out)
 
 
-def test_the_attempts_of_a_generation_have_their_outcomes_and_places(
-    recorded: Path, call: Start
-) -> None:
+def test_show_lists_attempts_with_outcomes_and_places(recorded: Path, call: Start) -> None:
     shown = call("experiment", "show", str(recorded), "r1/g001")
     assert shown.wait() == 0, shown.err
     heading, failed, committed, *_ = shown.out.partition("ATTEMPT")[2].splitlines()
@@ -136,7 +134,7 @@ def test_an_unknown_generation_is_an_error_that_names_similar_ones(
     assert all(word in error for word in words), error
 
 
-def test_a_chain_that_has_not_begun_has_no_generation_to_show(recorded: Path, call: Start) -> None:
+def test_chain_that_has_not_started_has_no_generation_to_show(recorded: Path, call: Start) -> None:
     journal = recorded / JOURNAL_NAME
     journal.write_bytes(journal.read_bytes().splitlines(keepends=True)[0])
     assert "has not begun" in refuse(call, "show", str(recorded), "r2")

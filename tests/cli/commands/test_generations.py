@@ -52,7 +52,7 @@ def make_plan(*words: str) -> Plan:
     return parse(*words).new_plan()
 
 
-def test_the_defaults_are_those_of_the_public_script() -> None:
+def test_default_options_equal_the_public_script() -> None:
     plan = make_plan()
     (agent,) = plan.agents
     assert (plan.name, plan.layout, plan.run_prefix, plan.tmux) == (

@@ -255,7 +255,7 @@ def test_the_text_shows_lanes_forks_and_lost_lives(tmp_path: Path) -> None:
     assert render_lineage(family(tmp_path), columns=80, title="runs/r") == LANES
 
 
-def test_a_fork_of_a_lost_save_begins_at_the_line_of_the_branch(tmp_path: Path) -> None:
+def test_fork_of_a_lost_save_starts_at_the_line_of_the_branch(tmp_path: Path) -> None:
     saves = [save_of("w000", at) for at in (2, 4, 8)]
     restarts = [make_restart("w000", 5, None), make_restart("w000", 9, None)]
     documents = {

@@ -193,7 +193,7 @@ def test_process_is_shown_only_if_a_record_has_its_cookie(spawn: Any, tmp_path: 
     assert [run for run in find_user_runs() if run.is_relative_to(tmp_path)] == [true]
 
 
-def test_the_process_of_an_instance_leads_to_its_run(spawn: Any, tmp_path: Path) -> None:
+def test_run_is_found_by_the_process_of_its_instance(spawn: Any, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", "a1")
     spawn(run / ".clawblox" / "worlds" / "w000", "a1")
     assert run in find_user_runs()

@@ -134,7 +134,7 @@ def test_recording_in_the_older_format_is_printed(call: Start) -> None:
     assert len(lines) == 6
 
 
-def test_damage_after_the_end_is_noted_and_listed(call: Start, tmp_path: Path) -> None:
+def test_recording_damaged_after_its_end_is_noted_and_listed(call: Start, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", "recordings/recording-0001.jsonl.zst", "recordings/gone")
     recording = make_recording(run / "recordings")
     document = json.loads(manifest_path(run).read_text())

@@ -185,7 +185,7 @@ def test_options_and_environment_reach_the_world(start: Start, tmp_path: Path) -
         ("--health-timeout", "nan"),
     ],
 )
-def test_a_wrong_number_is_refused_by_the_name_of_its_option(words: tuple[str, ...]) -> None:
+def test_error_of_a_wrong_number_names_its_option(words: tuple[str, ...]) -> None:
     with pytest.raises(click.BadParameter) as refusal:
         parse(*words)
     assert words[0] in refusal.value.format_message()

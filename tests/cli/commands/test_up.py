@@ -84,7 +84,7 @@ def test_a_failed_start_does_not_affect_the_others_and_shows_its_reason(
 
 
 @pytest.mark.thorough
-def test_with_stop_all_one_failure_ends_them_all(
+def test_on_failure_stop_all_ends_all_instances_after_a_failed_start(
     call: Start, tmp_path: Path, run_dir: Path
 ) -> None:
     world = choosy_world(tmp_path, "w001", "--exit-at-once", "4")
@@ -126,7 +126,7 @@ def test_up_succeeds_when_another_command_stops_the_instances(
 
 
 @pytest.mark.thorough
-def test_stopping_all_cancels_starts_too(
+def test_stopping_all_instances_also_cancels_starts(
     start: Start, call: Start, tmp_path: Path, run_dir: Path
 ) -> None:
     world = make_world(tmp_path, "--slow-boot", "600")
@@ -336,7 +336,7 @@ def test_an_instance_that_cannot_be_saved_runs_until_the_second_signal(
 
 
 @pytest.mark.thorough
-def test_an_instance_that_could_not_be_saved_may_end_by_itself(up: Start, run_dir: Path) -> None:
+def test_instance_that_could_not_be_saved_may_end_on_its_own(up: Start, run_dir: Path) -> None:
     command = up("--save-at-end")
     port = read_instances(run_dir)["w001"]["port"]
     ask(port, "POST", "/__set?snapshot=empty")
@@ -346,7 +346,7 @@ def test_an_instance_that_could_not_be_saved_may_end_by_itself(up: Start, run_di
     assert command.wait() == 130
 
 
-def test_a_killed_orchestrator_leaves_nothing_running(up: Start, run_dir: Path) -> None:
+def test_killed_orchestrator_leaves_no_processes(up: Start, run_dir: Path) -> None:
     command = up()
     command.send(signal.SIGKILL)
     command.wait()
@@ -561,7 +561,7 @@ def test_detached_up_returns_when_all_are_ready_and_ends_with_the_last_instance(
 
 
 @pytest.mark.thorough
-def test_in_the_background_nothing_is_imported_from_the_current_directory(
+def test_background_process_imports_no_modules_from_the_current_directory(
     call: Start, tmp_path: Path, run_dir: Path
 ) -> None:
     (tmp_path / "click.py").write_text("raise SystemExit('somebody else')")

@@ -165,7 +165,7 @@ def test_up_in_the_background_passes_the_choice_on(call: Start, world: Path, run
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("crash")
-def test_a_person_at_a_terminal_is_asked(world: Path, run_dir: Path) -> None:
+def test_up_asks_on_a_terminal_about_interrupted_instances(world: Path, run_dir: Path) -> None:
     words = ("up", str(world), "--run-dir", str(run_dir))
     with terminal(*words) as screen:
         screen.wait_for("Continue them, or start fresh? (c/f)")
@@ -242,7 +242,7 @@ def test_an_inner_run_starts_over_together_with_the_outer_run(
     assert again.interrupt() == 130
 
 
-def test_without_interrupted_instances_nothing_is_asked(tmp_path: Path) -> None:
+def test_up_asks_no_question_without_interrupted_instances(tmp_path: Path) -> None:
     assert choose(tmp_path, None) == "fresh"
     assert choose(tmp_path, "continue") == "continue"
 

@@ -53,7 +53,7 @@ def halted(work: Callable[[Callable[[int, int], None]], Any]) -> Iterator[None]:
         thread.join()
 
 
-def test_every_save_and_load_is_listed_while_it_is_under_way(archive: Path) -> None:
+def test_saves_and_loads_are_listed_while_they_run(archive: Path) -> None:
     agents = {"Eko": archive.parent / "Eko"}
     new, run_dir = archive.with_name("b.ckpt"), archive.parent / "run"
     work: dict[str, Callable[[Callable[[int, int], None]], Any]] = {

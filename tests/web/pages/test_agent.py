@@ -240,7 +240,9 @@ def test_short_json_is_indented(ada: WrittenAgent, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "where", ["say", "think", "name", "argument", "answer", "prompt", "reason"]
 )
-def test_hostile_words_are_text_everywhere(ada: WrittenAgent, tmp_path: Path, where: str) -> None:
+def test_hostile_words_are_escaped_everywhere(
+    ada: WrittenAgent, tmp_path: Path, where: str
+) -> None:
     ada.begin(HOSTILE if where == "prompt" else "Begin")
     if where == "say":
         ada.say(HOSTILE)
@@ -549,7 +551,7 @@ def test_new_steps_are_appended_once(ada: WrittenAgent, tmp_path: Path) -> None:
     assert words_of(poll(tmp_path, last), "steps") == ""
 
 
-def test_a_half_written_line_is_shown_once_it_is_whole(ada: WrittenAgent, tmp_path: Path) -> None:
+def test_half_written_line_is_shown_when_it_is_complete(ada: WrittenAgent, tmp_path: Path) -> None:
     ada.status(state="working", turn=1)
     ada.begin("Begin")
     page = open_page(tmp_path)

@@ -41,7 +41,7 @@ def open_agent(browser: Chromium, server: Server, root: Path, place: str = "", *
 
 
 @pytest.mark.thorough
-def test_steps_are_appended_and_opened_folds_stay(
+def test_new_steps_are_appended_and_open_folds_stay_open(
     ada: WrittenAgent, tmp_path: Path, browser: Chromium, serve: Callable[[Path], Server]
 ) -> None:
     with open_agent(browser, serve(tmp_path), tmp_path) as page:

@@ -112,7 +112,7 @@ def test_page_of_an_unreadable_experiment_has_the_reason(site: Site) -> None:
         make(site, f"experiment/{identify('exp')}")
 
 
-def test_hostile_words_of_a_plan_are_text(site: Site) -> None:
+def test_hostile_words_of_a_plan_are_escaped(site: Site) -> None:
     plan = site.root / "exp" / "plan.toml"
     text = plan.read_text()
     name = re.search(r'name = "(.*?)"', text)

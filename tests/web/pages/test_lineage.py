@@ -58,7 +58,7 @@ def test_cycle_of_hand_edited_manifests_is_drawn_once(tmp_path: Path) -> None:
     assert text.count("└ ") == 1
 
 
-def test_a_line_of_forty_forks_is_listed_whole(tmp_path: Path) -> None:
+def test_line_of_forty_forks_is_listed_completely(tmp_path: Path) -> None:
     for number in range(40):
         name = f"r{number:02}"
         run = run_of(name, (f"r{number - 1:02}", 1) if number else None)
@@ -72,7 +72,7 @@ def test_a_line_of_forty_forks_is_listed_whole(tmp_path: Path) -> None:
     assert text[text.index("<svg") :].count('class="fork"') == 39
 
 
-def test_hostile_names_of_instances_are_text(tmp_path: Path) -> None:
+def test_hostile_names_of_instances_are_escaped(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script>"
     write_run(tmp_path / "a", {"a": {"run": run_of("a"), "checkpoints": [save_of("a", 1)]}})
     run = run_of("b", ("a", 1), labels={"x": evil})

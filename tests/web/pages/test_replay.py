@@ -99,7 +99,7 @@ def test_the_page_shows_a_renderer_in_a_sandbox_only_where_states_can_be_drawn(
     )
 
 
-def test_a_changed_world_is_named_with_the_first_file_and_a_missing_one_too(
+def test_changed_or_missing_world_of_a_recording_is_named(
     tmp_path: Path,
 ) -> None:
     tally = record_tally(tmp_path)
@@ -142,7 +142,7 @@ def test_growing_recording_is_read_incrementally(tmp_path: Path) -> None:
         assert len(third.sent) == 1
 
 
-def test_states_come_in_windows_that_begin_with_the_state_at_the_moment(
+def test_state_windows_start_with_the_state_at_the_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded, blocks = Recorded(tmp_path), []
@@ -179,7 +179,7 @@ def test_the_axis_has_lanes_lost_lives_saves_and_pauses_of_all_recordings(tmp_pa
     assert re.search(r"\b2\b", words(page, "facts")), "the other recordings are linked"
 
 
-def test_every_path_that_differs_is_marked_and_hostile_names_are_text() -> None:
+def test_every_differing_path_is_marked_and_hostile_names_escaped() -> None:
     before = {"a": 1, "<b>": {"x": [1]}, "list": [{"id": "m", "n": 1}], "gone": 5, "deep": {}}
     after = {"a": 2, "<b>": {"x": [2]}, "list": [{"id": "m", "n": 2}], "new": {"y": {}}, "deep": {}}
     html = tree("t", after, before).html

@@ -113,7 +113,7 @@ def test_a_log_opens_at_its_end_and_follows(
 
 
 @pytest.mark.thorough
-def test_an_address_in_the_fragment_of_the_first_page_leads_to_its_place(
+def test_shared_address_in_the_fragment_of_the_first_page_opens_its_place(
     tmp_path: Path, browser: Chromium, serve: Serve
 ) -> None:
     write_log(tmp_path / "run", "w000", b"one\ntwo\nthree\n")

@@ -129,7 +129,7 @@ def test_long_file_is_cut_and_binary_file_not_shown(tmp_path: Path) -> None:
     assert "This is not a text file." in draw(site, f"{page}/file", agent="rocky", file="map")
 
 
-def test_no_address_leads_to_a_file_that_no_archive_lists(tmp_path: Path) -> None:
+def test_addresses_open_only_files_listed_in_the_archive(tmp_path: Path) -> None:
     site, (page, _) = archive_site(tmp_path)
     for path in ("../../../etc/passwd", "/etc/passwd", "", "SOUL.md\0", "\udc80"):
         with pytest.raises(NoSuchPage, match="no such file"):
