@@ -23,14 +23,16 @@ CHECKS = {
 @pytest.mark.parametrize("command", CHECKS.values(), ids=CHECKS)
 def test_the_repository_passes_all_checks(command: list[str], tmp_path: Path) -> None:
     program, *arguments = command
-    cache = ROOT / ".mypy_cache" if os.access(ROOT, os.W_OK) else Path(os.devnull)
+    is_writable = os.access(ROOT, os.W_OK)
+    ruff_cache = ROOT / ".ruff_cache" if is_writable else tmp_path / "ruff"
+    mypy_cache = ROOT / ".mypy_cache" if is_writable else Path(os.devnull)
     result = subprocess.run(
         [SCRIPTS / program, *arguments],
         cwd=ROOT,
         env={
             "PATH": f"{SCRIPTS}:/usr/bin:/bin",
-            "MYPY_CACHE_DIR": str(cache),
-            "RUFF_CACHE_DIR": str(tmp_path / "ruff"),
+            "MYPY_CACHE_DIR": str(mypy_cache),
+            "RUFF_CACHE_DIR": str(ruff_cache),
         },
         capture_output=True,
         text=True,

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from clawblox.conformance import CHECKS, Report
 from clawblox.conformance.failure_text import describe_failure, excerpt_pair
@@ -54,7 +54,6 @@ def test_the_exit_status_follows_from_the_worst_result(
         assert counted == bool(report.exit_status(strict=strict))
 
 
-@settings(max_examples=50)
 @given(REPORTS)
 def test_every_report_is_a_document_that_json_can_write(report: Report) -> None:
     document = report.document()
@@ -67,7 +66,6 @@ def test_every_report_is_a_document_that_json_can_write(report: Report) -> None:
         assert result.keys() - OF_RESULT <= OF_SOME
 
 
-@settings(max_examples=50)
 @given(REPORTS)
 def test_every_report_is_read_back_from_its_document(report: Report) -> None:
     document = report.document()

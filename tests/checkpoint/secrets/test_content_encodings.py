@@ -50,10 +50,10 @@ TOUCHING = (
 """Escapes directly before a token, in JSON, programs, URLs, mail and HTML."""
 
 
-@pytest.mark.parametrize("escape", TOUCHING)
 @pytest.mark.parametrize("family", sampled(FAMILIES, 12))
-def test_a_token_directly_after_an_escape_is_found(escape: str, family: str) -> None:
-    assert scan(f'{{"text": "{escape}{fake(family)}"}}')
+def test_a_token_directly_after_an_escape_is_found(family: str) -> None:
+    for escape in TOUCHING:
+        assert scan(f'{{"text": "{escape}{fake(family)}"}}'), escape
 
 
 @pytest.mark.parametrize("prefix", [b"", b"# "])

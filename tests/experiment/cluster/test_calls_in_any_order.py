@@ -72,7 +72,6 @@ async def play(steps: list[tuple[str, int]]) -> None:
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-@hypothesis.settings(max_examples=40)
 @hypothesis.given(steps)
 def test_each_deed_is_done_once_and_each_call_gets_its_own_answer(
     backend: str, steps: list[tuple[str, int]]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from clawblox.agents.values import Usage
 from clawblox.errors import ConfigError
@@ -259,7 +259,6 @@ def test_a_data_frame_has_the_columns_of_the_csv(
     assert (rows[0]["label.model"], rows[0]["cost_usd"]) == (MODELS[0], 1.0)
 
 
-@settings(max_examples=40, deadline=None)
 @given(journals())
 def test_csv_equals_the_journal(journal: Journal) -> None:
     results = make_results(journal.plans(make_plan()))

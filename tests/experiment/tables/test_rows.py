@@ -8,7 +8,7 @@ import json
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from clawblox.agents.values import Usage, sum_usage
@@ -288,7 +288,6 @@ def committed(line: JournalLine) -> tuple[str | None, int | None]:
     return line.chain, line.generation
 
 
-@settings(max_examples=40, deadline=None)
 @given(journals())
 def test_rows_agree_with_the_lines_of_any_journal(journal: Journal) -> None:
     results = make_results(journal.plans(make_plan()))

@@ -64,12 +64,12 @@ def test_re2_is_used_if_it_is_installed() -> None:
     assert not can_match(b"Nothing to be seen in this line, and 7 words more.\n" * 3000)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_every_rule_is_widened(rule: Rule) -> None:
-    search = make_search(rule.pattern)
-    assert not search(b"")
-    matching = [text for text in FAKES if rule.pattern.search(text)]
-    assert all(search(text) for text in matching)
+def test_every_rule_is_widened() -> None:
+    for rule in RULES:
+        search = make_search(rule.pattern)
+        assert not search(b""), rule.name
+        matching = [text for text in FAKES if rule.pattern.search(text)]
+        assert all(search(text) for text in matching), rule.name
 
 
 @pytest.mark.thorough
