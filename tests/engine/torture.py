@@ -33,10 +33,11 @@ from clawblox.engine.world.engine_world import EngineWorld
 from clawblox.luau import run_deep
 from tests.support.template import Template
 
+ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 300.0
 
 template: Template | None = None
-"""The process that is forked for each look at restored worlds."""
+"""The process that is forked for each check of restored worlds."""
 
 
 def agent_id(name: str) -> str:
