@@ -142,7 +142,7 @@ async def test_a_wait_that_outlasts_cancellations_raises_them_at_its_end():
         await asyncio.wait_for(task, HANG_S)
 
 
-async def test_a_group_that_is_left_by_a_cancellation_cancels_its_callers_too():
+async def test_leaving_a_group_by_a_cancellation_cancels_its_callers():
     async with Tasks() as left:
         pass
     with anyio.CancelScope() as scope:

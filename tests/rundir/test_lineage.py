@@ -162,7 +162,7 @@ async def test_lineage_shows_earlier_runs_under_a_name_by_their_saves(
         assert far.parent.time == again.time
 
 
-def test_the_sync_facade_reads_the_lineage_too(tmp_path: Path) -> None:
+def test_the_sync_world_reads_the_lineage(tmp_path: Path) -> None:
     world = World(dir=make_world(tmp_path))
     with pytest.raises(ManifestError):
         world.lineage(tmp_path / "nothing")

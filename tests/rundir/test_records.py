@@ -306,7 +306,7 @@ def test_the_claim_of_a_killed_process_ends_with_it(tmp_path: Path) -> None:
             assert not is_free(tmp_path)
 
 
-def test_a_lock_without_a_readable_owner_is_refused_too(tmp_path: Path) -> None:
+def test_a_lock_without_a_readable_owner_is_refused(tmp_path: Path) -> None:
     with run_held_elsewhere(tmp_path):
         (tmp_path / ".clawblox" / "run.lock").write_text("")
         with pytest.raises(RunLockedError, match="is held by another process"):
@@ -417,7 +417,7 @@ def test_names_are_chosen_by_one_thread_at_a_time(tmp_path: Path) -> None:
 # --------------------------------------------------------------------------------- records
 
 
-def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_record_is_read_back_unchanged(tmp_path: Path) -> None:
     changes = {"exit": ProcessExit(signal="SIGKILL"), "resume_path": "/s.json", "world": 'ü "x"'}
     (one,) = written(tmp_path, "one", **changes)
     (other,) = written(tmp_path, "left.2", exit=ProcessExit(status=3))

@@ -256,7 +256,7 @@ async def test_a_document_that_is_longer_than_its_length_is_refused(
     ],
 )
 @pytest.mark.parametrize("kind", [b"text/html", b"application/json", b"application/octet-stream"])
-async def test_a_web_page_is_refused_whatever_its_type(
+async def test_a_web_page_of_any_content_type_is_refused(
     tmp_path: Path, page: bytes, kind: bytes
 ) -> None:
     head = b"Content-Type: %s\r\n" % kind + SIZED % len(page)

@@ -403,7 +403,7 @@ async def test_a_reset_connection_raises_a_clawblox_error() -> None:
         await read_answer(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok", end=reset)
 
 
-async def test_an_address_where_no_process_listens_gets_no_request() -> None:
+async def test_a_request_to_an_address_without_a_listener_is_not_sent() -> None:
     async with connected(f"http://127.0.0.1:{free_port()}") as connections:
         with pytest.raises(NotSentError, match="GET /observe failed: Connection refused"):
             await get(connections)

@@ -211,7 +211,7 @@ def test_a_link_in_place_of_the_source_is_not_followed(source: Path, target: Pat
         copy_tree(source / "link", target)
 
 
-def test_a_second_tree_is_merged_but_replaces_nothing_and_follows_no_link(
+def test_merging_a_second_tree_keeps_existing_files_and_follows_no_link(
     source: Path, target: Path, tmp_path: Path
 ) -> None:
     (source / "dir").mkdir()

@@ -119,7 +119,7 @@ def test_rows_are_consistent_while_a_program_writes(root: Path) -> None:
 # Side files
 
 
-def test_a_journal_that_names_a_file_of_the_user_deletes_nothing(
+def test_a_journal_that_names_a_file_of_the_user_does_not_delete_it(
     root: Path, tmp_path: Path
 ) -> None:
     victim = tmp_path / "thesis.tex"

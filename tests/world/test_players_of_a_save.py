@@ -93,7 +93,7 @@ async def test_several_players_of_one_name_rejoin_one_by_one(tmp_path: Path, run
 
 
 @pytest.mark.thorough
-async def test_a_later_world_object_of_this_process_knows_the_player_too(
+async def test_a_player_is_known_to_later_world_objects_of_this_process(
     tmp_path: Path, run_dir: Path
 ) -> None:
     directory = copy_plain_world(tmp_path)

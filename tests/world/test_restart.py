@@ -433,7 +433,7 @@ async def test_an_attached_instance_keeps_its_variables_saves_and_recordings(
     assert b"a secret" not in b"".join(one.read_bytes() for one in run.rglob("*.jsonl"))
 
 
-def test_the_sync_world_restarts_too(tmp_path: Path) -> None:
+def test_a_sync_world_restarts_an_instance(tmp_path: Path) -> None:
     with World(dir=make_world(tmp_path)) as world:
         started = world.start(run_dir=tmp_path / "run")
         again = world.restart()

@@ -46,7 +46,7 @@ async def test_an_update_is_on_disk_when_apply_returns(tmp_path):
     assert files_beside(tmp_path / "run") == CLEAN
 
 
-async def test_an_empty_update_creates_a_manifest_and_changes_no_existing_one(tmp_path):
+async def test_an_empty_update_creates_a_missing_manifest_but_changes_no_other(tmp_path):
     async with writing(tmp_path) as writer:
         await writer.apply(Update())
         before = manifest_path(tmp_path).stat()

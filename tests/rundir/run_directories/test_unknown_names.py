@@ -130,7 +130,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
 }
 
 
-async def test_a_request_for_an_unknown_instance_fails_and_changes_nothing(
+async def test_a_request_for_an_unknown_instance_fails_without_effects(
     tmp_path: Path, run: Path
 ) -> None:
     events: list[Any] = []

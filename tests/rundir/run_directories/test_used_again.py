@@ -151,7 +151,7 @@ async def test_a_label_applies_to_all_instances_of_the_manifest_and_run(
         assert ids(run)[-1] == "r001"
 
 
-async def test_a_label_without_an_id_changes_nothing_else(tmp_path: Path, run: Path) -> None:
+async def test_a_label_without_an_id_changes_only_itself(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         await world.start(run_dir=run)
         await world.save()

@@ -32,7 +32,7 @@ def listeners_of(pid: int, port: int) -> set[int]:
 
 
 @pytest.mark.thorough
-async def test_worlds_with_inherited_sockets_are_probed_once_and_hold_them_alone(
+async def test_worlds_alone_hold_their_inherited_sockets_after_one_probe(
     tmp_path: Path, run: Path
 ) -> None:
     directory = make_world(
