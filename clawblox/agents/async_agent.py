@@ -280,7 +280,7 @@ class AsyncAgent:
             The address under which the agent knows the world.
 
         Raises:
-            UsageError: The agent is not open, so nothing would answer at its address.
+            UsageError: The agent is not open, so its address would not answer.
             AgentResumeError: The agent knows its world under an address that is no longer
                 available.
             AgentSetupError: No address is available, or the address cannot be recorded.
@@ -380,7 +380,7 @@ class AsyncAgent:
     async def check(
         self, *, env: Mapping[str, str] | None = None, prompt: str = "check"
     ) -> str | None:
-        """Run the checks of a start without starting the agent; nothing is written.
+        """Run the checks of a start without starting the agent; write no files.
 
         Args:
             env: As for :meth:`start`.
@@ -393,7 +393,7 @@ class AsyncAgent:
             ConfigError: An argument is wrong, or the message is too long for this program.
             AgentSetupError: The program is missing, too old, or not logged in.
 
-        Cancellation: ends the processes of the check; nothing remains.
+        Cancellation: ends the processes of the check and removes its files.
         """
         order = self._order(prompt, env)
         with self._options.naming_errors():
@@ -531,7 +531,7 @@ class AsyncAgent:
             The agent's state (``idle``, ``stopped`` or ``failed``) with its reason; ``new`` if it
             was never started.
 
-        Cancellation: changes nothing.
+        Cancellation: has no effect on the agent.
         """
         if self._owner is not None:
             await self._owner.wait()

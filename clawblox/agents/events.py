@@ -100,7 +100,7 @@ class EventFile:
             _log.warning("events not written", path=str(self._path), error=str(error))
 
     def _line(self, event: AgentEvent) -> bytes:
-        # Tools expect strict JSON, whatever a program has reported.
+        # Tools expect strict JSON for any report of a program.
         group = event.kind.partition(".")[0]
         data = {key: _plain(value) for key, value in event.data.items()}
         record = {

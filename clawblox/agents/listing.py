@@ -69,7 +69,7 @@ def make_scope(
         directory: A run directory or another directory, absolute; None means all runs of this user.
         wants_ended: Whether the user asks for instances that have ended.
         watches: Whether the list is a live table with limited room, where ended instances of
-            several runs would hide running ones.
+            several runs would hide running instances.
         labels: Labels that the instances must have.
 
     Raises:

@@ -322,7 +322,7 @@ def describe_metrics(status: AgentStatus) -> AgentMetrics:
 
 
 def left_agents(run_dir: Path) -> list[str]:
-    """Return the cookies of the agents in a run directory without an orchestrator. Blocks.
+    """Return the cookies of a run directory's agents that have no orchestrator. Blocks.
 
     Args:
         run_dir: The run directory; agents outside it that its manifest names are left out.

@@ -243,7 +243,7 @@ class Ledger:
 
 
 def _count_conversation_cost(tokens: Usage, cost: float | None, before: float | None) -> Usage:
-    """Return the growth of a reading, with the cost of a whole conversation.
+    """Return the growth of a reading whose cost covers the whole conversation.
 
     Args:
         tokens: The growth of its tokens.

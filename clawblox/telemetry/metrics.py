@@ -105,7 +105,7 @@ class Histogram:
         return self.bounds[-1]
 
     def merged(self, other: Self) -> Self:
-        """Return the histogram of both observations.
+        """Return a histogram with the observations of both.
 
         Raises:
             ValueError: The buckets differ.

@@ -181,7 +181,7 @@ def test_files_outside_the_conversation_are_not_sent_to_the_model_by_kimi(tmp_pa
     wire.write_text(f"{hostile}{json.dumps(plan)}\n")
     new = carry(old, session_id, tmp_path)
     asked_before = len(api.requests)
-    use_tools(new, "What was it?", resumed=session_id)
+    use_tools(new, "Describe it.", resumed=session_id)
     asked = json.dumps(api.requests[asked_before:])
     assert base64.b64encode(secret).decode()[:100] not in asked
     assert "the user's own text" not in asked

@@ -79,7 +79,7 @@ def test_unconfigured_lines_go_to_standard_error_in_readable_form() -> None:
     result = subprocess.run(words, check=True, timeout=HANG_S, capture_output=True, text=True)
     assert result.stdout == ""
     assert result.stderr.count("from the library") == 4
-    shown = result.stderr.replace("\\\\", "\\")  # structlog quotes what has spaces
+    shown = result.stderr.replace("\\\\", "\\")  # structlog quotes values with spaces
     assert shown.count(r"two\nlines \x1b]0;title\x07") == 4
     assert not {"\x1b", "\x07"} & set(result.stderr)
 

@@ -379,7 +379,7 @@ class AgentAccess:
         """Accept a connection, unless the socket was closed or handed over.
 
         Raises:
-            OSError: There is no connection to accept.
+            OSError: No connection is pending.
         """
         with self._lock:
             if listener not in self._listeners:

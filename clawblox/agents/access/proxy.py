@@ -269,7 +269,7 @@ class _Client:
         return head
 
     async def receive_body(self, request: AgentRequest) -> bytes | None:
-        """Receive the body of the request, and nothing after it.
+        """Receive only the body of the request.
 
         Raises:
             _Gone: The body is incomplete.
@@ -287,7 +287,7 @@ class _Client:
         await send_all(self._connection, data)
 
     def end(self) -> None:
-        """Signal that nothing more will be sent."""
+        """Signal the end of the answer."""
         self._connection.shutdown(socket.SHUT_WR)
 
     async def drain(self) -> None:

@@ -353,7 +353,7 @@ def _read_return(item: Record) -> Iterator[DriverReport]:
 
 
 def _read_usage(usage: Record) -> Usage:
-    """Return the usage of the whole thread; its input tokens include the cached ones."""
+    """Return the usage of the whole thread, whose input tokens include cached tokens."""
     cached = count_in(usage, "cached_input_tokens")
     written = count_in(usage, "cache_write_input_tokens")
     return Usage(
@@ -379,7 +379,7 @@ def _describe_retry(match: re.Match[str]) -> DriverReport:
 
 
 def _failure_message(record: Record) -> str:
-    """Return why a turn or the program failed; empty if the record does not report that."""
+    """Return the reason for a failed turn or program; empty if the record reports no failure."""
     match record.get("type"):
         case "turn.failed":
             return text_in(record_in(record, "error"), "message") or "the turn failed"

@@ -392,7 +392,7 @@ class Driver(ABC):
             recorded: Read positions in the files.
 
         Returns:
-            The report; None if the output contains the usage, or the files contain nothing new.
+            The report; None if the output contains the usage, or the files are unchanged.
 
         Raises:
             OSError: A file cannot be read.

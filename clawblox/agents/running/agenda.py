@@ -63,7 +63,7 @@ class Agenda:
     """The pending messages of one agent.
 
     Args:
-        nudge: The message used when none is queued; None lets the agent pause.
+        nudge: The message used when the queue is empty; None lets the agent pause.
         hold: Delays the nudge.
 
     Attributes:
@@ -130,7 +130,7 @@ class Agenda:
     async def wait(self) -> None:
         """Wait until a message may be due or :attr:`news` is set.
 
-        Cancellation: changes nothing.
+        Cancellation: has no effect.
         """
         with anyio.move_on_after(self.due_in(anyio.current_time())):
             await self.news.wait()

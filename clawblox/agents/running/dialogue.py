@@ -146,7 +146,7 @@ class Dialogue:
 
     @property
     def is_passed_over(self) -> bool:
-        """True if a turn of another origin has ended, without output since."""
+        """True if a turn of another origin has ended, and no output has followed."""
         return self._passed_over_at is not None
 
     def is_absorbed(self, now: float, least_s: float) -> bool:

@@ -103,7 +103,7 @@ class Enclosure:
         return None
 
     async def release(self) -> None:
-        """Close all resources of the latest process, which has ended.
+        """Close all resources of the latest process after its end.
 
         Cancellation: called shielded.
         """

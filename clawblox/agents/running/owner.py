@@ -192,7 +192,7 @@ class Owner:
     async def wait(self) -> AgentResult:
         """Wait until the agent pauses or ends.
 
-        Cancellation: changes nothing.
+        Cancellation: has no effect on the agent.
         """
         while not self.is_over and (
             self.books.state != "idle" or self._agenda.due_in(anyio.current_time()) == 0.0

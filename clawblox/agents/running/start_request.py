@@ -55,7 +55,8 @@ class StartRequest:
         driver: Its driver.
         program: Its program as named by the driver: a path, or a name to look up.
         prompt: Its first message.
-        start: Whether it begins a conversation, continues the recorded one, or branches one.
+        start: Begins a conversation, continues the recorded conversation, or branches a
+            conversation.
         system_prompt: Its system prompt; None uses the recorded system prompt.
         env: Variables from the caller, in memory only.
         inherited: The environment of this process.

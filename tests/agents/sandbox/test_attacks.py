@@ -77,7 +77,7 @@ def writable():
     return files, places
 
 def nested():
-    # A user namespace of its own, and what is tried as root in that.
+    # A user namespace of its own, and attacks as root in it.
     made = said(lib.unshare(NAMESPACES["user"] | NAMESPACES["mnt"] | NAMESPACES["pid"]))
     if made != "done":
         return made

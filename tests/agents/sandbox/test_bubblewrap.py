@@ -109,7 +109,7 @@ async def test_a_base_url_that_leads_nowhere_is_refused_before_anything_starts(
     assert "s3cret" not in str(caught.value)
 
 
-# ------------------------------------------------------------------------- what can be seen
+# ----------------------------------------------------------------------------- visible files
 
 LOOK = """
 import json, os, pwd, socket

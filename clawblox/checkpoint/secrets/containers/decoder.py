@@ -255,7 +255,7 @@ class Decoder(ABC):
         """Decode the container; yield when more bytes are needed."""
 
     def _read(self, size: int) -> Generator[None, None, bytes]:
-        """Return the next bytes, exactly ``size``."""
+        """Return the next ``size`` bytes."""
         while len(self._data) < size:
             yield
         piece, self._data = self._data[:size], self._data[size:]
