@@ -42,13 +42,6 @@ def read_pid(path: Path) -> int:
 # ------------------------------------------------------------------------------ processes
 
 
-def test_world_ignores_sigterm(tmp_path: Path) -> None:
-    with running_world(tmp_path, "--ignore-sigterm") as world:
-        assert ignores_sigterm(world.process.pid)
-        world.process.terminate()
-        assert world.ask("GET", "/api.md").status == 200
-
-
 def test_world_stops_slowly(tmp_path: Path) -> None:
     with running_world(tmp_path, "--slow-stop", "0.3") as world:
         began = time.monotonic()
@@ -130,13 +123,6 @@ def test_sidecar_serves_no_port_and_runs_until_sigterm(tmp_path: Path) -> None:
 
 
 # --------------------------------------------------------------------------------- output
-
-
-def test_world_floods_before_it_listens(tmp_path: Path) -> None:
-    with running_world(tmp_path, "--flood-lines", "5000") as world:
-        lines = world.log.splitlines()
-    numbers = [line.split()[1] for line in lines if line.startswith("flood ")]
-    assert numbers == [str(n) for n in range(5000)]
 
 
 def test_world_floods_while_it_serves(tmp_path: Path) -> None:
