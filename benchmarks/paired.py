@@ -1,12 +1,14 @@
-"""Two installations of clawblox compared to each other and to the floor, in one run.
+"""Installations of clawblox compared to each other and to the floor, in one run.
 
-    python -m benchmarks.paired BEFORE_PYTHON AFTER_PYTHON [--json FILE] [--dir DIR]...
-                                [--rounds N] [--quick]
+    python -m benchmarks.paired BEFORE_PYTHON AFTER_PYTHON [--fixed PYTHON] [--json FILE]
+                                [--dir DIR]... [--rounds N] [--quick]
 
-Each argument is the interpreter of a virtual environment in which one state of clawblox is
-installed. Within a round, floor, before and after come in shuffled order, each in fresh
-processes; medians over the rounds are compared. The files of the samples are removed only at the
-end, since deletions slow down the creation of files on some file systems.
+Each interpreter belongs to a virtual environment in which one state of clawblox is installed.
+A change is compared to the state before it, and with ``--fixed`` to a state that stays the same
+over many changes, since small costs add up. Within a round, the floor and all states come in
+shuffled order, each in fresh processes; medians over the rounds are compared. The files of the
+samples are removed only at the end, since deletions slow down the creation of files on some file
+systems.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ _SHARED_MEMORY = Path("/dev/shm")
 _IMPORTS = {
     "import clawblox.AsyncWorld": ["-c", "from clawblox import AsyncWorld"],
     "clawblox --help": ["-m", "clawblox", "--help"],
+    "clawblox ps": ["-m", "clawblox", "ps", str(_SAMPLER.parent)],
 }
 
 ENV = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
@@ -60,6 +63,7 @@ class PairedRow:
         before: Median of the first installation.
         after: Median of the second installation.
         floor: Median of the floor in the same rounds, or None.
+        fixed: Median of the fixed installation, if there is one.
     """
 
     where: str
@@ -68,11 +72,17 @@ class PairedRow:
     before: float
     after: float
     floor: float | None = None
+    fixed: float | None = None
 
     @property
     def change(self) -> float:
         """The second installation as a multiple of the first."""
         return self.after / self.before if self.before else float("nan")
+
+    @property
+    def growth(self) -> float | None:
+        """The second installation as a multiple of the fixed installation."""
+        return self.after / self.fixed if self.fixed else None
 
     def times_floor(self, value: float) -> float | None:
         """A value as a multiple of the floor."""
@@ -205,9 +215,7 @@ class _RowMaker:
             for name, taken in self._samples.items()
             if field in taken[0]
         }
-        return PairedRow(
-            self._where, what, unit, middle["before"], middle["after"], middle.get("floor")
-        )
+        return PairedRow(self._where, what, unit, **middle)
 
 
 def measure_imports(pythons: dict[str, str], rounds: int) -> list[PairedRow]:
@@ -237,10 +245,11 @@ def _cpu_s(command: list[str]) -> float:
 def print_paired(rows: Sequence[PairedRow]) -> None:
     """Print the comparison."""
     print(f"\nbefore and after ({machine()})")
-    heads = ("before", "after", "after/before", "before/floor", "after/floor")
+    heads = ("before", "after", "after/before", "after/fixed", "before/floor", "after/floor")
     print(f"{'':<6}{'what':<40}" + "".join(f"{head:>14}" for head in heads))
     for row in rows:
-        ratios = [row.change, row.times_floor(row.before), row.times_floor(row.after)]
+        floors = [row.times_floor(row.before), row.times_floor(row.after)]
+        ratios = [row.change, row.growth, *floors]
         cells = [f"{value:.2f} {row.unit}" for value in (row.before, row.after)]
         cells += ["" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
         line = f"{row.where:<6}{row.what:<40}" + "".join(f"{cell:>14}" for cell in cells)
@@ -269,6 +278,9 @@ def main() -> None:
     parser.add_argument("before", help="interpreter with the first installation")
     parser.add_argument("after", help="interpreter with the second installation")
     parser.add_argument(
+        "--fixed", metavar="PYTHON", help="interpreter with the state that all changes start from"
+    )
+    parser.add_argument(
         "--dir", type=Path, action="append", metavar="DIR",
         help="measure in this directory; default: this checkout, and /dev/shm",
     )  # fmt: skip
@@ -276,7 +288,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help=f"default: {Scale().rounds}")
     parser.add_argument("--quick", action="store_true", help="a smoke test, not a measurement")
     options = parser.parse_args()
-    pythons = {name: str(Path(getattr(options, name)).absolute()) for name in ("before", "after")}
+    given = {name: getattr(options, name) for name in ("fixed", "before", "after")}
+    pythons = {name: str(Path(python).absolute()) for name, python in given.items() if python}
     scale = QUICK if options.quick else Scale()
     if options.rounds:
         scale = attrs.evolve(scale, rounds=options.rounds)

@@ -59,12 +59,12 @@ _MOST_ROWS: Final = 14
 """Number of rows above which tables are folded."""
 
 
-def run(name: str, before: str | None, *, is_quick: bool) -> bool:
+def run(name: str, before: str | None, fixed: str | None, *, is_quick: bool) -> bool:
     """Run a benchmark; return whether it has written its results."""
     command = [sys.executable, *BENCHMARKS[name]]
     if name == "paired":
         assert before is not None  # checked with the arguments
-        command += [before, sys.executable]
+        command += [before, sys.executable, *(["--fixed", fixed] if fixed else [])]
     path = RESULTS / f"{name}.json"
     command += ["--json", str(path), *(["--quick"] if is_quick else [])]
     print(f"\n== {name}", flush=True)
@@ -159,6 +159,8 @@ def _tools_table(tools: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[li
 
 def _pairs_table(pairs: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
     heads = ["what", "on", "before", "after", "after / before", "before / floor", "after / floor"]
+    has_fixed = any(pair.get("fixed") for pair in pairs)
+    heads += ["after / fixed"] if has_fixed else []
     rows = []
     for pair in pairs:
         before, after, floor, unit = (pair[key] for key in ("before", "after", "floor", "unit"))
@@ -170,6 +172,7 @@ def _pairs_table(pairs: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[li
             f"{after / before:.2f}" if before else "",
             f"{before / floor:.2f}" if floor else "",
             f"{after / floor:.2f}" if floor else "",
+            *([f"{after / pair['fixed']:.2f}"] if has_fixed else []),
         ])  # fmt: skip
     return heads, rows
 
@@ -192,6 +195,7 @@ def main() -> None:
     )
     parser.add_argument("--run", nargs="?", const="", metavar="NAMES", help="all, or a,b,c")
     parser.add_argument("--before", metavar="PYTHON", help="interpreter with the earlier state")
+    parser.add_argument("--fixed", metavar="PYTHON", help="interpreter with the fixed state")
     parser.add_argument("--quick", action="store_true", help="a smoke test, not a measurement")
     options = parser.parse_args()
     names = list(BENCHMARKS) if options.run == "" else (options.run or "").split(",")
@@ -205,7 +209,8 @@ def main() -> None:
     if "paired" in names and not options.before:
         parser.error("--run paired: needs --before, the interpreter with the earlier state")
     RESULTS.mkdir(exist_ok=True)
-    failed = [name for name in names if not run(name, options.before, is_quick=options.quick)]
+    states = options.before, options.fixed
+    failed = [name for name in names if not run(name, *states, is_quick=options.quick)]
     write_page()
     if failed:
         sys.exit(

@@ -252,7 +252,7 @@ def write_turns(agent: AgentDir, size: int, *, steps: int = 25) -> int:
             note("turn.started", prompt="Please don't stop.")
             for lines in _write_steps(session, turn, steps):
                 written += log.write(b"".join(lines))
-            index.look()
+            index.note_length()
             note("turn.finished", ok=True, text="done")
     return turn
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from types import FrameType
 
+import attrs
 import pytest
 
 from benchmarks import paired, server_kit, views
@@ -24,8 +25,8 @@ from clawblox.recording.blocks import Track
 
 
 @pytest.mark.thorough
-def test_two_installations_are_compared_in_every_figure(tmp_path: Path) -> None:
-    pythons = {"before": sys.executable, "after": sys.executable}
+def test_installations_are_compared_in_every_figure(tmp_path: Path) -> None:
+    pythons = dict.fromkeys(("fixed", "before", "after"), sys.executable)
     scale = paired.Scale(counts=(1,), saved=1, rounds=1)
     readiness = Readiness(tmp_path)
     try:
@@ -39,7 +40,7 @@ def test_two_installations_are_compared_in_every_figure(tmp_path: Path) -> None:
         assert measured[what].floor
     for row in rows:
         if row.unit == "ms":
-            assert min(row.before, row.after) > 0, row
+            assert min(row.before, row.after, row.fixed or 0) > 0, row
     for what in ("start", "save"):
         in_all = measured[f"CPU of a {what}, 1 at once"].after
         assert measured[f"CPU of a {what} in the loop, 1 at once"].after < in_all
@@ -124,6 +125,16 @@ def made(parent: Path) -> Path:
     directory = parent / str(len(list(parent.iterdir())))
     directory.mkdir()
     return directory
+
+
+def test_rows_compare_to_the_state_before_and_to_the_fixed_state(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    row = paired.PairedRow("", "CPU", "ms", before=4.0, after=6.0, floor=2.0, fixed=3.0)
+    assert (row.change, row.growth, row.times_floor(row.after)) == (1.5, 2.0, 3.0)
+    assert attrs.evolve(row, fixed=None).growth is None
+    paired.print_paired([row])
+    assert capsys.readouterr().out.split()[-6:] == ["6.00", "ms", "1.50", "2.00", "2.00", "3.00"]
 
 
 @pytest.mark.thorough
