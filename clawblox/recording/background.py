@@ -1,7 +1,7 @@
 """A recording in the making: records are added without waiting, and written by other threads.
 
-This is what a program that records drives, whether it is a world or an orchestrator: a slow disk
-delays nothing, and a full one ends the recording, not the program.
+Worlds and orchestrators record with this writer: a slow disk does not delay the program, and a full
+disk ends the recording, not the program.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from clawblox.recording.blocks import Block, Moment, Track
 from clawblox.recording.writer import BlockCollector, FileDigest, RecordingFile
 
 MAX_WAITING_BYTES: Final = 64 << 20
-"""A recording ends when more waits to be written."""
+"""Maximum bytes that wait to be written; more end the recording."""
 
 
 class BackgroundWriter:
     """Collects the records of a recording, and writes its blocks as they end.
 
-    One thread at a time may add records and take blocks; another may write those that were taken.
+    One thread at a time may add records and take blocks; another may write the taken blocks.
 
     Args:
         file: The file of the recording; it is closed by :meth:`close`.
@@ -45,12 +45,12 @@ class BackgroundWriter:
 
     @property
     def counts(self) -> Mapping[Track, int]:
-        """Number of records that were added to each track so far."""
+        """Number of records added to each track so far."""
         return self._collector.counts
 
     @property
     def due_at(self) -> float | None:
-        """When :meth:`take` next returns a block, in seconds of ``time.monotonic``."""
+        """Time at which :meth:`take` next returns a block, in seconds of ``time.monotonic``."""
         return self._collector.due_at
 
     def start(self, moment: Moment, fields: bytes) -> None:
@@ -61,20 +61,21 @@ class BackgroundWriter:
             fields: The other fields of the record ``start``, encoded as a JSON object in one line.
 
         Raises:
-            ValueError: It is too long, or has too many values for its readers; nothing is written.
+            ValueError: The record is too long, or has too many values for readers; it is not
+                written.
             OSError: It cannot be written.
         """
         self._collector.start(moment, fields)
         self._file.write(self.take())
 
     def add(self, track: Track, moment: Moment, fields: bytes, now: float | None = None) -> bool:
-        """Add a record; one that readers refuse, or too much for the memory, ends the recording.
+        """Add a record; end the recording if readers would refuse it or memory is exhausted.
 
         Args:
             track: Its track.
             moment: When it was made.
             fields: Its other fields: a JSON object with at least one, encoded in one line.
-            now: The same in seconds of ``time.monotonic``; None means this moment.
+            now: The same in seconds of ``time.monotonic``; None means now.
 
         Returns:
             Whether a block is due earlier than before; call :meth:`wake` then.
@@ -95,7 +96,7 @@ class BackgroundWriter:
         """End the recording if too much waits to be written.
 
         Args:
-            waiting_bytes: Length of everything that waits.
+            waiting_bytes: Total length of the waiting records.
         """
         if waiting_bytes > MAX_WAITING_BYTES:
             self.end(f"more than {MAX_WAITING_BYTES} bytes wait to be written")
@@ -105,18 +106,18 @@ class BackgroundWriter:
         return self._collector.take(monotonic())
 
     def write(self, blocks: Sequence[Block]) -> None:
-        """Append blocks; where that fails, the recording ends. Blocks."""
+        """Append blocks; a failure ends the recording. Blocks."""
         if self.is_over:
             return
         try:
             self._file.write(blocks)
         except OSError as error:
-            self.end(error.strerror or str(error))  # nothing may follow half a block
+            self.end(error.strerror or str(error))  # half a block must be the last
         except Exception as error:  # noqa: BLE001 - no memory, or a defect: the program runs on
             self.end(f"{type(error).__name__}: {error}")
 
     def end(self, reason: str) -> None:
-        """End the recording early, and report why; a second call does nothing."""
+        """End the recording early, and report the reason. Idempotent."""
         if not self.is_over:
             self.is_over = True
             self._on_end(reason)
@@ -125,15 +126,15 @@ class BackgroundWriter:
         """Write the rest and close the file. Blocks.
 
         Returns:
-            The digest of the file; None after an error, as the file may have another content.
+            The digest of the file; None after an error, when the content of the file is uncertain.
         """
         self.write(self._collector.take(float("inf")))
-        with contextlib.suppress(OSError):  # reported before; the file is closed anyway
+        with contextlib.suppress(OSError):  # already reported; the file is closed anyway
             self._file.close()
         return self._file.digest
 
     def wake(self) -> None:
-        """Make :meth:`run` look now; only in the thread of its event loop."""
+        """Make :meth:`run` check now; call this only in the thread of its event loop."""
         self._news.set()
 
     async def run(
@@ -143,15 +144,15 @@ class BackgroundWriter:
         due_at: Callable[[], float | None] | None = None,
         look_every_s: float = float("inf"),
     ) -> None:
-        """Call a function whenever something is due to be written, until cancelled.
+        """Call a function whenever blocks are due to be written, until cancelled.
 
         Args:
             write: Takes the ended blocks, and writes them in another thread.
-            due_at: Returns when the next call is due, in seconds of ``time.monotonic``, or None;
-                by default :attr:`due_at`.
-            look_every_s: Seconds between two looks at ``due_at`` without :meth:`wake`.
+            due_at: Returns the time of the next call, in seconds of ``time.monotonic``, or None; by
+                default :attr:`due_at`.
+            look_every_s: Seconds between two checks of ``due_at`` without :meth:`wake`.
 
-        Cancellation: waits for a call under way. No record is lost; :meth:`close` writes the rest.
+        Cancellation: waits for a running call. No record is lost; :meth:`close` writes the rest.
         """
         while True:
             due = self.due_at if due_at is None else due_at()

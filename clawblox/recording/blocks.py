@@ -1,8 +1,8 @@
 """The format of recordings: records on tracks, collected in blocks with a header each. Pure.
 
 A block is a skippable frame of Zstandard (RFC 8878, section 3.1.2), the header, and a frame with
-its records, one JSON object a line. A reader hops from header to header; to everyone else, the file
-is a compressed file of JSON lines.
+its records, one JSON object a line. A reader skips from header to header; for other programs, the
+file is a compressed file of JSON lines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SUFFIX: Final = ".jsonl.zst"
 ORCHESTRATOR_WRITER: Final = "clawblox"
 """The ``writer`` in recordings of the inputs and observations of agents."""
 KIT_WRITER: Final = "clawblox.server"
-"""The ``writer`` in recordings of worlds on the kit, those on the engine included."""
+"""The ``writer`` in recordings of worlds on the kit, including those on the engine."""
 
 MAGIC: Final = 0x184D2A5B
 """First four bytes of a header, as a little-endian number; the last digit is our choice."""
@@ -37,7 +37,7 @@ BLOCK_RECORDS: Final = 50
 """Maximum number of records in a block."""
 MAX_HEADER_BYTES: Final = 1024
 MAX_BLOCK_BYTES: Final = 32 << 20
-"""Maximum content of a block in bytes, and so the maximum length of a record."""
+"""Maximum content of a block in bytes, and thus the maximum length of a record."""
 MAX_START_BYTES: Final = 256 << 20
 """Maximum content of the first block, whose only record has a snapshot."""
 MAX_START_MEMBERS: Final = 1 << 22
@@ -54,21 +54,21 @@ class Track(StrEnum):
     """The subject of a record; a block has records of one track."""
 
     INPUTS = "inputs"
-    """Whatever entered the world, in the order in which it was applied."""
+    """Everything that entered the world, in the order in which it was applied."""
     OBSERVATIONS = "observations"
-    """What agents saw."""
+    """Observations of agents."""
     FRAMES = "frames"
-    """What a spectator sees, and fingerprints of the state."""
+    """Views of a spectator, and fingerprints of the state."""
 
 
 @attrs.frozen
 class Moment:
-    """When a record was made.
+    """The time at which a record was made.
 
     Attributes:
-        tick: Ticks since the world began.
+        tick: Ticks since the start of the world.
         time: Simulation time in seconds.
-        utc: Time of the host, like ``2026-06-22T18:59:25.104Z``. No agent may see it.
+        utc: Time of the host, like ``2026-06-22T18:59:25.104Z``. Agents must not see it.
     """
 
     tick: int
@@ -77,12 +77,12 @@ class Moment:
 
 
 def format_moment_utc(moment: datetime) -> str:
-    """Return a time of the host, in UTC, as recordings have it."""
+    """Return a time of the host, in UTC, in the form used in recordings."""
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
 
 
 def digest_value(value: object) -> str:
-    """Return the SHA-256 of a state as recordings have it: of its JSON in ASCII without spaces.
+    """Return the SHA-256 of a state as used in recordings: of its JSON in ASCII without spaces.
 
     Raises:
         ValueError: A number is not finite, or the value contains itself.
@@ -94,8 +94,8 @@ def digest_value(value: object) -> str:
 def digest_history(snapshot: Mapping[str, Any]) -> str:
     """Return the SHA-256 of the parts of a snapshot that a replay must reach again.
 
-    They are the state, the seed, the agents with their names, and the chat. What the host made is
-    not among them, nor inputs that wait: those are events where they are applied.
+    They are the state, the seed, the agents with their names, and the chat. Data of the host and
+    waiting inputs are excluded; such inputs are events when they are applied.
 
     Args:
         snapshot: The snapshot of a save or of a recording; a stranger may have written it.
@@ -254,7 +254,7 @@ def require_zstandard() -> Zstandard:
     """Return the Zstandard implementation.
 
     Raises:
-        ModuleNotFoundError: There is none; the message has the command that installs it.
+        ModuleNotFoundError: It is missing; the message has the command that installs it.
     """
     zstandard = find_zstandard()
     if zstandard is None:

@@ -1,7 +1,7 @@
-"""Reading recordings that anyone may have written: bounded and checked.
+"""Reads untrusted recordings, with limits and checks.
 
-A reader gets a descriptor of a regular file, reads windows of it, and decompresses a block only
-when one of its records is wanted. All of it blocks.
+A reader gets a descriptor of a regular file, reads windows of the file, and decompresses a block
+only when one of its records is wanted. All functions block.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from clawblox.recording.blocks import (
 MAX_BLOCKS: Final = 1 << 20
 """Maximum number of blocks in a file."""
 OBSERVATION: Final = b',"observation":'
-"""What precedes the answer in the record of an observation."""
+"""Prefix of the answer in the record of an observation."""
 VIEW: Final = b',"frame":'
 """Prefix of the view in the record of a frame."""
 _UTC: Final = b'"utc":"'
@@ -49,7 +49,7 @@ class BlockEntry:
 
     Attributes:
         header: Its header.
-        offset: Where its records begin in the file, in bytes.
+        offset: Offset of its records in the file, in bytes.
         number: Number of records of its track in the blocks before it.
     """
 
@@ -64,10 +64,10 @@ class Record:
 
     Attributes:
         track: Its track.
-        number: How many records of the track precede it.
+        number: Number of records of the track before it.
         moment: When it was made.
-        fields: All of its fields; those that its writer may leave out are unchecked.
-        line: The record as it is in the file, without its newline.
+        fields: All of its fields; optional ones are unchecked.
+        line: The record in its form in the file, without its newline.
     """
 
     track: Track
@@ -78,12 +78,12 @@ class Record:
 
     @property
     def observation(self) -> bytes:
-        """The answer that an agent got, as it was sent; empty if this is no observation."""
+        """The answer sent to an agent, unchanged; empty if this is not an observation."""
         return self.line.partition(OBSERVATION)[2][:-1]
 
     @property
     def view(self) -> bytes:
-        """The view of a spectator, as it was encoded; empty if this has none."""
+        """The encoded view of a spectator, unchanged; empty if there is none."""
         return self.line.partition(VIEW)[2][:-1]
 
     @property
@@ -99,21 +99,21 @@ class RecordingReader:
     """A recording, open for reading; later blocks are seen after :meth:`extend`.
 
     Args:
-        fd: Descriptor of the file, a regular one; it stays the caller's.
+        fd: Descriptor of a regular file, owned by the caller.
         path: Path of the file, for errors.
         is_growing: Whether it may be without a complete record yet, because it is being written;
             :meth:`extend` then reads on.
 
     Raises:
         OSError: The file cannot be read.
-        RecordingError: It is damaged, or no recording; the error names the offset.
+        RecordingError: It is damaged, or not a recording; the error names the offset.
         ModuleNotFoundError: Zstandard is missing; the message has the command that installs it.
 
     Attributes:
         path: Path of the file.
-        size: Its length in bytes, as far as it is read.
+        size: Length of the part read so far, in bytes.
         index: Its blocks, in the order of the file.
-        torn_at: Where an incomplete block begins, in bytes; None if the file ends with a block. The
+        torn_at: Offset of an incomplete block, in bytes; None if the file ends with a block. The
             rest is ignored: it is being written, or its writer was killed.
         is_old: Whether it has the older format: without observations, frames and UTC times.
     """
@@ -135,13 +135,13 @@ class RecordingReader:
             raise self._error("it has no complete record", 0)
 
     def reopen(self, fd: int) -> bool:
-        """Read on from another descriptor of the same file, and add the blocks that are new.
+        """Continue with another descriptor of the same file, and add new blocks.
 
         Args:
-            fd: The descriptor; it stays the caller's.
+            fd: The descriptor, owned by the caller.
 
         Returns:
-            Whether it is the same file, and has not become shorter; if not, nothing has changed.
+            Whether it is the same file and has not become shorter; if not, the reader is unchanged.
 
         Raises:
             OSError: The file cannot be read.
@@ -155,7 +155,7 @@ class RecordingReader:
         return True
 
     def extend(self) -> None:
-        """Add the blocks that were appended since to the index; the older format is not extended.
+        """Add newly appended blocks to the index, except in the older format.
 
         Raises:
             OSError: The file cannot be read.
@@ -202,7 +202,7 @@ class RecordingReader:
     def read(
         self, tracks: Collection[Track] = tuple(Track), since: float = float("-inf")
     ) -> Iterator[Record]:
-        """Iterate over the records of some tracks, in the order in which they happened.
+        """Iterate over the records of some tracks, in chronological order.
 
         Args:
             tracks: The tracks; all by default.
@@ -242,7 +242,7 @@ class RecordingReader:
             yield self.parse_line(entry, number, line)
 
     def read_lines(self, entry: BlockEntry) -> list[bytes]:
-        """Return the records of a block as they are in the file, without their newlines.
+        """Return the records of a block in their form in the file, without newlines.
 
         Raises:
             OSError: The file cannot be read.

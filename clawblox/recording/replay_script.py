@@ -1,8 +1,8 @@
-"""The script of a replay: what a new process of a world repeats, without what came of it then.
+"""The script of a replay: the inputs that a new process of a world repeats, without their results.
 
 Clawblox makes it from a recording, and a world that is started with ``WORLD_REPLAY_PATH`` performs
-it: lines of JSON, first the start, then orders, each at its tick. It has no refusal, no
-observation, no frame, no fingerprint and no event that the world caused itself.
+it: lines of JSON, first the start, then orders, each at its tick. It omits refusals, observations,
+frames, fingerprints and events that the world caused itself.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Do(StrEnum):
     INPUT = "input"
     CHAT = "chat"
     AUDIENCE = "audience"
-    """Ask who hears an agent: all that is known of a message during which a world halted."""
+    """Ask who hears an agent; for a message during which a world halted, only this is known."""
     OBSERVE = "observe"
     FRAME = "frame"
-    """Record a frame, with the parts that the order names."""
+    """Record a frame with the parts named in the order."""
     REACH = "reach"
-    """Nothing but to reach its tick."""
+    """Only run to its tick."""
     END = "end"
-    """Nothing further: the world runs to this tick and no further. Always the last order."""
+    """Run to this tick and stop. Always the last order."""
 
 
 @attrs.frozen
@@ -41,13 +41,13 @@ class ScriptStart:
     """Start of a replay.
 
     Attributes:
-        snapshot: The state to restore; None for a fresh world, which begins from its seed.
-        seed: The seed that the world was given; None if it was given none.
-        is_resumed: Whether the recorded world was restored from a snapshot. One that was not begins
-            from its seed where its files have changed since, and refuse the snapshot.
+        snapshot: The state to restore; None for a fresh world, which starts from its seed.
+        seed: The seed given to the world, or None.
+        is_resumed: Whether the recorded world was restored from a snapshot. Otherwise it starts
+            from its seed if its files have changed and no longer accept the snapshot.
         digest_ticks: Ticks for which digests of the state are recorded.
-        is_reseeded: Whether the seed is set after the snapshot was restored; it is the snapshot of
-            a save then. That of a recording was made afterwards.
+        is_reseeded: Whether the seed is set after restoring the snapshot, as for a save's snapshot.
+            A recording's snapshot is made after setting the seed.
     """
 
     snapshot: dict[str, Any] | None = attrs.field(repr=False)
@@ -57,7 +57,7 @@ class ScriptStart:
     is_reseeded: bool = False
 
     def encode(self) -> bytes:
-        """Return it as a line."""
+        """Return the start as a line."""
         return _encode_line({"format": FORMAT, **attrs.asdict(self, recurse=False)})
 
     @classmethod
@@ -65,7 +65,7 @@ class ScriptStart:
         """Return the start of a script.
 
         Raises:
-            ValueError: It is none, or has another format.
+            ValueError: The line is not a start, or has another format.
         """
         fields = json.loads(line)
         if not isinstance(fields, dict) or fields.pop("format", None) != FORMAT:
@@ -78,12 +78,12 @@ class ScriptStart:
 
 @attrs.frozen
 class ReplayOrder:
-    """Something that a world does in a replay.
+    """An action of a world in a replay.
 
     Attributes:
-        tick: The tick at which it does it.
-        do: What.
-        fields: The rest: what an agent sent, or what to record.
+        tick: The tick of the action.
+        do: The action.
+        fields: Further fields: the input of an agent, or the parts to record.
     """
 
     tick: int
@@ -91,7 +91,7 @@ class ReplayOrder:
     fields: dict[str, Any] = attrs.field(factory=dict, repr=False)
 
     def encode(self) -> bytes:
-        """Return it as a line."""
+        """Return the order as a line."""
         return _encode_line({"tick": self.tick, "do": self.do, **self.fields})
 
 

@@ -1,7 +1,7 @@
-"""Writing recordings: records are collected in memory, and complete blocks are written.
+"""Writes recordings: collects records in memory, and writes complete blocks.
 
-The collector never blocks and the file does nothing but block, so that a program may add records on
-one thread and write on another. Both have one user at a time.
+The collector never blocks and the file always does, so a program may add records in one thread and
+write in another. Both have one user at a time.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from clawblox.recording.blocks import (
 )
 
 BLOCK_BYTES: Final = 256 << 10
-"""A block ends with the record that makes its content at least as long."""
+"""Content length at which a block ends."""
 BLOCK_AGE_S: Final = {Track.INPUTS: 1.0, Track.OBSERVATIONS: 5.0, Track.FRAMES: 5.0}
-"""A block ends when its first record is this old, in seconds."""
+"""Age of the first record at which a block ends, in seconds, by track."""
 
 
 @attrs.define
@@ -47,8 +47,8 @@ class BlockCollector:
     """Records that wait to be written.
 
     Attributes:
-        counts: Number of records that were added to each track so far.
-        waiting_bytes: Length of the records that were not taken yet.
+        counts: Number of records added to each track so far.
+        waiting_bytes: Length of the records not yet taken.
     """
 
     def __init__(self) -> None:
@@ -58,14 +58,14 @@ class BlockCollector:
         self._complete: list[Block] = []
 
     def start(self, moment: Moment, fields: bytes) -> None:
-        """Add the first record, a block of its own; it may be much longer than others.
+        """Add the first record as a separate block; it may be much longer than others.
 
         Args:
             moment: When the recording starts.
             fields: The other fields of the record ``start``, encoded like those of other records.
 
         Raises:
-            ValueError: It is too long even so, or has too many values for its readers.
+            ValueError: It is too long even for a first record, or has too many values for readers.
         """
         line = _line(moment, fields)
         if len(line) > MAX_START_BYTES:
@@ -85,10 +85,10 @@ class BlockCollector:
             now: The time in seconds of any steady clock.
 
         Returns:
-            Whether :meth:`take` returns the block earlier than it would have before.
+            Whether the record makes the next block due earlier.
 
         Raises:
-            ValueError: It is too long, or has too many values for its readers; nothing was added.
+            ValueError: The record is too long, or has too many values for readers; it is not added.
         """
         line = _line(moment, fields)
         if len(line) > MAX_BLOCK_BYTES:
@@ -113,7 +113,7 @@ class BlockCollector:
 
     @property
     def due_at(self) -> float | None:
-        """When :meth:`take` next returns a block, in seconds; None while there is no record."""
+        """Time at which :meth:`take` next returns a block, in seconds; None without records."""
         if self._complete:
             return 0.0
         return min((block.due_at for block in self._open.values()), default=None)
@@ -122,7 +122,8 @@ class BlockCollector:
         """Remove and return the blocks that have ended, in the order in which they ended.
 
         Args:
-            now: The time in seconds, of the clock that :meth:`add` was given; infinity ends all.
+            now: The time in seconds, of the same clock as for :meth:`add`; infinity ends all
+                blocks.
         """
         for track, block in list(self._open.items()):
             if block.due_at <= now:
@@ -167,7 +168,7 @@ class FileDigest:
 
 
 class RecordingFile:
-    """A recording, open for writing. All of it blocks.
+    """A recording, open for writing. All methods block.
 
     Args:
         path: Path of the file.
@@ -191,10 +192,10 @@ class RecordingFile:
         self._is_whole = True
 
     def write(self, blocks: Sequence[Block]) -> None:
-        """Append blocks, so that other processes see them.
+        """Append blocks, and make them visible to other processes.
 
         Raises:
-            OSError: They are not completely written; nothing may follow them.
+            OSError: They are not completely written; write no further blocks.
         """
         is_whole, self._is_whole = self._is_whole, False
         for block in blocks:
@@ -208,7 +209,7 @@ class RecordingFile:
         """Close the file.
 
         Raises:
-            OSError: What an earlier call left could not be written; the file is closed anyway.
+            OSError: Buffered data could not be written; the file is closed anyway.
         """
         self._file.close()
         if self._is_whole:

@@ -1,4 +1,4 @@
-"""Verified replays: recordings are repeated in new processes of their world, and compared.
+"""Verified replays: repeats recordings in new processes of their worlds, and compares the results.
 
 - ``plan``: the repeated part of a recording, and the extent of the comparison.
 - ``comparison``: compares the recording of a new process with the earlier one.
@@ -6,8 +6,8 @@
 - ``verified_replay``: repeats a recording in a new process of its world.
 - ``results``: the results, as values and as JSON.
 - ``attempts``: the attempts of an experiment, in the order of its journal.
-- ``sources``: the recordings of a run or an experiment, and which of them may continue which.
-- ``verified_scores``: computes scores again, in worlds that begin with replayed ends.
+- ``sources``: the recordings of a run or an experiment, and their possible continuations.
+- ``verified_scores``: computes scores again, in worlds that start from replayed ends.
 - ``verified_run``: repeats these recordings, and connects them.
 - ``kept_verification``: the results of the last command, in the directory of the run.
 """

@@ -1,8 +1,8 @@
 """The attempts of an experiment whose recordings are verified, in the order of its journal. Blocks.
 
 A journal may come from a stranger: names in it were checked when it was read, and it names no
-program. Values of environment variables come from its plan, which counts only where no other user
-and no agent can have written it.
+program. Values of environment variables come from its plan, which is used only if neither another
+user nor an agent can have written it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RecordedAttempt:
     Attributes:
         place: Its place in the experiment.
         run_dir: Its run directory; None if it is gone.
-        origin: Name of the attempt from whose checkpoint it began; empty for a fresh world.
+        origin: Name of the attempt from whose checkpoint it started; empty for a fresh world.
         env: Values of the environment variables that the plan gives to its world; none if another
             user or an agent can have written the plan.
     """
@@ -41,7 +41,7 @@ class RecordedAttempt:
 
 
 def is_experiment(directory: Path) -> bool:
-    """Return whether a directory is that of an experiment, and no run directory of one."""
+    """Return whether a directory is that of an experiment, not one of its run directories."""
     part = find_experiment_part(directory)
     return part is not None and part.experiment == directory.resolve()
 
@@ -53,11 +53,11 @@ def list_attempts(directory: Path) -> Sequence[RecordedAttempt]:
         directory: The directory of the experiment, resolved.
 
     Raises:
-        ClawbloxError: Its journal or a plan cannot be read, or is not valid; or a directory of it
+        ClawbloxError: Its journal or a plan cannot be read or is invalid, or one of its directories
             is a link.
         OSError: A directory cannot be read.
     """
-    # Here, because a run does not need experiments, which take long to import.
+    # Imported here, because runs do not need experiments, which are slow to import.
     from clawblox.experiment import layout
     from clawblox.experiment.live.preparing import find_attempt
     from clawblox.experiment.reading.record import read_experiment
@@ -94,7 +94,7 @@ def _list_begun(record: ExperimentRecord) -> Iterator[tuple[int, AttemptPlace]]:
 
 
 def _find_origins(record: ExperimentRecord) -> Mapping[str, str]:
-    """Return by attempt the one from whose checkpoint it began, or whose world it inherits."""
+    """Return the attempt from whose checkpoint or world each attempt started, by attempt."""
     makers: dict[str, str] = {}
     origins: dict[str, str] = {}
     for line in record.lines:

@@ -1,7 +1,7 @@
-"""Two recordings are compared: an earlier one, and that of a new process that repeats it.
+"""Compares an earlier recording with the recording of a new process that repeats it.
 
-The new one comes block by block while its process runs, and its process may write anything. Each
-track is compared in its order; the first difference is the first in the order of all records.
+The new recording arrives block by block while its process runs, and may contain anything. Each
+track is compared in order; the first difference is the first in the order of all records.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from clawblox.replay.results import Divergence, ReplayProgress, StateDigest
 
 _HOST_FIELDS: Final = frozenset({"time", "utc"})
 _OWN_EVENTS: Final = ("halted", "removed")
-"""Events that a world causes itself, within a tick."""
+"""Events that a world itself causes within a tick."""
 _WORLD_FIELDS: Final = ("world_format", "tick_rate", "ticks_per_input")
 """Fields of the event ``start`` that only the world decides."""
 _DIGEST: Final = "digest"
@@ -50,7 +50,7 @@ class RecordingComparison:
 
     Attributes:
         progress: The result so far; its outcome is that of :meth:`finish`.
-        problem: Why the new recording cannot be compared; empty without a reason.
+        problem: Why the new recording cannot be compared; may be empty.
         compared: Number of records that were equal.
     """
 
@@ -85,16 +85,16 @@ class RecordingComparison:
         return not self.problem and track not in self._found
 
     def take_equal(self, track: Track, line: bytes) -> bool:
-        """Take the next record of an open track if it equals the recorded one to the byte.
+        """Accept the next record of an open track if its bytes equal the recorded ones.
 
-        Nearly all do, and need not be parsed.
+        Nearly all records do, and need not be parsed.
 
         Args:
             track: The track.
-            line: The record, as it is in the file.
+            line: The record, in its form in the file.
 
         Returns:
-            Whether it was taken; :meth:`add` it otherwise.
+            Whether it was accepted; otherwise, call :meth:`add`.
 
         Raises:
             OSError: The earlier recording cannot be read.
@@ -153,7 +153,7 @@ class RecordingComparison:
             self._compare_state(recorded, start["snapshot"], fields.get("snapshot"))
 
     def _compare_state(self, recorded: Record, before: object, after: object) -> None:
-        """Compare the states at the start of a world that began from a seed or a save."""
+        """Compare the states at the start of a world that started from a seed or a save."""
         what = "the state at the start"
         if isinstance(after, dict) and "unavailable" in after:
             self._find(what, recorded, None, f"the world fails: {after['unavailable']}")
@@ -161,7 +161,7 @@ class RecordingComparison:
             self._differ(what, recorded, None, before, after)
 
     def _note_digest(self, replayed: Record) -> None:
-        """Note a state that another recording may begin with."""
+        """Record a state from which another recording may start."""
         tick, known = replayed.moment.tick, self.progress.digests
         value = replayed.fields[_DIGEST]
         is_digest = isinstance(value, str) and len(value) == _DIGEST_CHARS
@@ -190,7 +190,7 @@ class RecordingComparison:
             self._compare(recorded, replayed)
 
     def _extra(self, replayed: Record) -> None:
-        """Note a record that only the replay has; beyond the end of a killed world there may be."""
+        """Note a record that only the replay has, as is normal after the end of a killed world."""
         if not self._plan.is_complete and replayed.moment.tick > self._plan.tick:
             return
         what = f"{self._name(replayed)} happens only in the replay"
@@ -231,7 +231,7 @@ class RecordingComparison:
             is_own = replayed.fields.get("event") in _OWN_EVENTS
             self._extra(replayed) if is_own else self._miss(recorded)
             return
-        if recorded.after != replayed.after:  # an event before it differs, which says more
+        if recorded.after != replayed.after:  # an earlier event differs, which is more informative
             self._moved = self._moved or recorded
         times = (recorded.moment.time, replayed.moment.time)
         if recorded.moment.tick == replayed.moment.tick and times[0] != times[1]:
@@ -321,7 +321,7 @@ class RecordingComparison:
         before: Any,  # noqa: ANN401 - JSON
         after: Any,  # noqa: ANN401 - JSON
     ) -> None:
-        """Note the first place at which two values differ, whose texts do."""
+        """Note the first place at which two values with different texts differ."""
         found = find_differences(before, after)
         sides: tuple[Any, Any] = ("other bytes", "other bytes")
         if found:
@@ -371,8 +371,8 @@ class RecordingComparison:
         """Return the result.
 
         Args:
-            is_done: Whether the new recording is complete: what it lacks is a difference.
-            reason: Why the replay did not come to its end; empty without a reason.
+            is_done: Whether the new recording is complete, so missing records are differences.
+            reason: Why the replay did not reach its end; may be empty.
         """
         progress = self.progress
         if is_done and self._has_ended and not reason:
@@ -418,17 +418,17 @@ class RecordingComparison:
 def _find_revisions(
     recorded: Mapping[str, Any], replayed: Mapping[str, Any]
 ) -> tuple[int, int] | None:
-    """Return the revisions of two engines if they differ; the first one wrote none."""
+    """Return the revisions of two engines if they differ; revision 1 was not recorded."""
     before, after = (whole_number(start.get("revision", 1)) for start in (recorded, replayed))
     return None if before is None or after is None or before == after else (before, after)
 
 
 def _place(record: Record) -> _Place:
-    """Return the place of a record among those of all tracks: its tick, then its order."""
+    """Return the place of a record among all tracks: its tick, then its order."""
     after, is_input, tick, is_no_frame = record_order(record)
     return tick, after, is_input, is_no_frame
 
 
 def _shown(record: Record) -> dict[str, Any]:
-    """Return the fields of a record that do not depend on the host, nor on the file."""
+    """Return the fields of a record that depend on neither the host nor the file."""
     return {name: value for name, value in record.fields.items() if name not in _HOST_FIELDS}

@@ -1,7 +1,7 @@
 """The results of the last verified replay of a run or an experiment, in its directory. Blocks.
 
-They have digests of the recordings and worlds that were judged, which show later whether the files
-have changed.
+They include digests of the judged recordings and worlds, to show later whether the files have
+changed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VERIFY_NAME: Final = "verify.json"
 
 
 def keep_verification(directory: Path, run: VerifiedRun, version: str) -> None:
-    """Leave results in the directory of their run or experiment; only a warning if that fails.
+    """Keep results in the directory of their run or experiment; log a warning on failure.
 
     Args:
         directory: The directory.
@@ -46,9 +46,9 @@ def keep_verification(directory: Path, run: VerifiedRun, version: str) -> None:
 
 
 def read_verification(directory: Path) -> KeptReport[VerifiedRun] | None:
-    """Return the results that were left in the directory of a run or an experiment, or None.
+    """Return the results kept in the directory of a run or an experiment, or None.
 
-    Their files are names: a report that came with a stranger's directory can name any.
+    Their file names are untrusted, since the directory may come from a stranger.
 
     Raises:
         ClawbloxError: As for :func:`clawblox.world.kept_reports.read_kept`.
@@ -80,14 +80,14 @@ def digest_judged(directory: Path, worlds: Iterable[str]) -> dict[str, WorldFile
     directory = resolve_run_dir(directory)
     judged: dict[str, WorldFiles | None] = {OWN: read_recordings(directory)}
     for world in map(os.path.realpath, filter(os.path.isdir, worlds)):
-        # Where one has the other, they move together.
+        # If one contains the other, they move together.
         place = os.path.relpath(world, directory) if directory.is_relative_to(world) else world
         judged[place] = read_world_files(Path(world))
     return judged
 
 
 def read_recordings(directory: Path) -> WorldFiles | None:
-    """Return the digests of the recordings of a run or an experiment; None if they are not known.
+    """Return the digests of the recordings of a run or an experiment; None if unknown.
 
     Args:
         directory: The directory of the run or the experiment, resolved.

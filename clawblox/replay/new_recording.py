@@ -1,7 +1,7 @@
-"""The recording that a new process makes: it is read while it grows, and may be anything.
+"""Reads the untrusted recording of a new process while it grows.
 
-Its directory is ours, its files are those of a world that may be hostile: no link is followed,
-nothing but a regular file is opened, and its size is limited.
+The directory is ours, but its files belong to a world that may be hostile: links are not followed,
+only regular files are opened, and their size is limited.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from clawblox.replay.comparison import RecordingComparison
 from clawblox.system.regular_files import open_file
 
 SPARE_BYTES: Final = 16 << 20
-"""By how much the files of a new recording may exceed :data:`MAX_GROWTH` recordings, in bytes."""
+"""Bytes by which the files of a new recording may exceed :data:`MAX_GROWTH` recordings."""
 MAX_GROWTH: Final = 4
-"""Maximum size of the new recording in sizes of the recording; compression is not repeated."""
+"""Maximum ratio of the sizes of the new and the old recording, since compression may differ."""
 _MAX_FILES: Final = 100
 _SLICE_S: Final = 0.25
-"""Longest time of a call in seconds, but for a block."""
+"""Maximum seconds of a call, plus one block."""
 _FILE: Final = f"recording-0001{SUFFIX}"
 
 
 class NewRecording:
-    """The new recording in a directory, compared as far as it is written.
+    """The new recording in a directory, compared up to its present end.
 
     Args:
         directory: The directory that the new process records into.
         recorded_bytes: Size of the recording that it repeats.
 
     Attributes:
-        problem: Why it is read no further; empty without a reason.
+        problem: Why reading has stopped; may be empty.
     """
 
     def __init__(self, directory: Path, recorded_bytes: int) -> None:
@@ -123,7 +123,7 @@ class NewRecording:
         return reader
 
     def _limit(self) -> None:
-        """Refuse more files, or longer ones, than the recording of a replay has."""
+        """Raise an error for more or longer files than the recording of a replay can have."""
         size = 0
         with os.scandir(self._directory) as entries:
             for number, entry in enumerate(entries, 1):

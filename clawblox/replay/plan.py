@@ -1,7 +1,7 @@
 """Plan of a replay: the script for a new process, and how much is compared.
 
-Recordings are hostile, so each record is checked before it becomes an order. What cannot be
-repeated ends the script there; what comes before is still compared.
+Recordings are untrusted, so each record is checked before it becomes an order. A record that cannot
+be repeated ends the script; earlier records are still compared.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ class ReplayPlan:
     Attributes:
         start: Start of the new process.
         start_fields: The fields of the first record.
-        state: A digest of the state at the start, before it was given another seed; None for one
-            of a fresh world, and where no save is known from before another seed.
-        saved_state: The same of the save that it began from; None if that is not known.
+        state: A digest of the state at the start, before any new seed; None for a fresh world, and
+            if no save from before a new seed is known.
+        saved_state: A digest of the state in the save that it started from; None if unknown.
         counts: Number of records on each track that are compared, from the first on.
         names: The agents' names by their ids.
         first_tick: The tick at which the recording begins.
         last_tick: The last tick of the recording.
         tick: The tick of the last record that is compared.
         end_tick: The tick that the new process must not pass.
-        is_complete: Whether the recording has an end; that of a killed world has none.
-        unchecked: Number of records that follow an input which a killed world did not write.
-        obstacle: Why nothing further is repeated; empty where all is.
+        is_complete: Whether the recording has an end; a killed world's recording has none.
+        unchecked: Number of records that follow an input that a killed world did not write.
+        obstacle: Why the rest is not repeated; empty if everything is.
     """
 
     start: ScriptStart
@@ -70,12 +70,12 @@ class ReplayPlan:
 
     @property
     def is_empty(self) -> bool:
-        """True if nothing is repeated, not even the start."""
+        """True if not even the start is repeated."""
         return not self.counts[Track.INPUTS]
 
 
 def find_obstacle(reader: RecordingReader) -> str | None:
-    """Return why no world can repeat a recording; None if nothing in its start prevents it.
+    """Return why no world can repeat a recording, judging by its start; None if one can.
 
     Args:
         reader: The recording.
@@ -178,7 +178,7 @@ class _Planner:
         plan = self.plan
         for place, record in enumerate(self._reader.read()):
             if record.after > self._inputs and not plan.is_complete:
-                # The input before it was lost with a killed world.
+                # A killed world lost the input before it.
                 plan.unchecked = self._records - place
                 return
             try:
@@ -206,7 +206,7 @@ class _Planner:
             raise Unrepeatable(f"its tick is {tick}, {tick - self.plan.tick} ticks after the last")
 
     def _find_order(self, record: Record) -> ReplayOrder | None:
-        """Return what the new process must do to make this record; None for nothing."""
+        """Return the order that makes the new process produce this record, or None."""
         tick, fields = record.moment.tick, record.fields
         if record.track is Track.INPUTS:
             return self._find_event_order(record)
@@ -258,7 +258,7 @@ class _Planner:
     def _find_halt_order(self, record: Record) -> ReplayOrder | None:
         """Return the call of the simulation, other than an event, during which the world halted.
 
-        The order is the usual one of this call; the halt is for the new process to find.
+        The order is the usual one of this call; the new process must reach the halt itself.
         """
         tick, fields = record.moment.tick, record.fields
         is_first, self._is_halted = not self._is_halted, True
@@ -272,7 +272,7 @@ class _Planner:
         return None
 
     def _agent(self, fields: Mapping[str, Any]) -> str:
-        """Return the agent of a record; whether the world removed it is for the replay to show."""
+        """Return the agent of a record; the replay shows whether the world removed it."""
         agent_id = _text(fields, "agent_id")
         if agent_id not in self._agents:
             raise Unrepeatable(f"the agent {agent_id!r} is not in the world")
@@ -282,9 +282,9 @@ class _Planner:
 def _plan_start(
     start: Mapping[str, Any], digest_ticks: list[int], saved: dict[str, Any] | None
 ) -> ScriptStart:
-    """Return how a replay begins: a fresh world from its seed, if that gives the same state.
+    """Return the start of a replay: a fresh world from its seed, if that gives the same state.
 
-    A world that was given another seed begins with its save, if that is known.
+    A world that was given another seed starts from its save, if that is known.
 
     The recorded rows are those after ``begin``, which may have changed them; that of the engine
     does not.

@@ -27,7 +27,7 @@ class StateDigest:
 
     Attributes:
         tick: The tick. It can have several states, because inputs come between two ticks.
-        digest: What ``digest_history`` returns for its snapshot.
+        digest: The result of ``digest_history`` for its snapshot.
     """
 
     tick: int
@@ -41,10 +41,10 @@ class Divergence:
     Attributes:
         tick: The tick at which it shows.
         time: Simulation time of that tick, in seconds.
-        what: What differs, in words.
-        path: Place in it; empty for the whole.
-        recorded: The recorded value, as JSON; None where there is none.
-        replayed: The value in the replay, as JSON; None where there is none.
+        what: Description of the differing part.
+        path: Path within the part; empty for the whole.
+        recorded: The recorded value, as JSON, or None.
+        replayed: The value in the replay, as JSON, or None.
     """
 
     tick: int
@@ -63,7 +63,7 @@ class ReplayProgress:
         outcome: How it ended; ``running`` until then.
         reason: Why it is impossible; empty unless it is.
         tick: Last tick that was reached.
-        time: Simulation time of it, in seconds.
+        time: Simulation time of that tick, in seconds.
         first_tick: Tick at which the recording begins.
         last_tick: Last tick of the recording.
         events: Number of events that were applied and equal.
@@ -71,7 +71,7 @@ class ReplayProgress:
         frames: Number of views of a spectator that were equal.
         fingerprints: Number of ticks whose fingerprints were equal.
         states: Number of digests of the whole state that were equal.
-        unchecked: Number of records that follow an input which a killed world did not write.
+        unchecked: Number of records that follow an input that a killed world did not write.
         is_of_earlier_version: Whether the recording looks like one of a version of clawblox that
             wrote no digest of the world's files into it; anybody can remove that.
         revisions: The numbers of the behaviour of the engine that made the recording and of the one
@@ -82,8 +82,8 @@ class ReplayProgress:
         has_given_rows: Whether its data stores began with the recorded rows.
         has_repository_files: Whether the world started only from a copy with the other files of its
             git repository.
-        is_complete: Whether the recording has an end; that of a killed world has none.
-        divergence: The first difference; None without one.
+        is_complete: Whether the recording has an end; a killed world's recording has none.
+        divergence: The first difference, or None.
         start: The state that a resumed recording begins with, before another seed; None for one of
             a fresh world, and where no save is known from before another seed.
         saved: The state in the save that it began from; None if that is not known.
@@ -129,7 +129,7 @@ class AttemptPlace:
         generation: Its generation, from 1.
         number: Its number among the attempts at the generation, from 1.
         name: Its name.
-        outcome: How it ended, such as ``committed`` or ``failed``; empty while it is under way.
+        outcome: How it ended, such as ``committed`` or ``failed``; empty while it runs.
     """
 
     chain: str
@@ -166,7 +166,7 @@ class RecordingLink:
     save: str = ""
 
     def leads_to(self, other: VerifiedReplay) -> bool:
-        """Return whether this names a recording."""
+        """Return whether the link leads to a recording."""
         place = self.number, self.instance, self.attempt
         return place == (other.number, other.instance, other.attempt)
 
@@ -254,7 +254,7 @@ class CheckedScore:
         attempt: Name of the attempt that made its last checkpoint.
         recorded: The scores that the journal has.
         computed: The scores of a world that was started from the replayed end.
-        reason: Why some were not computed; empty if all were.
+        reason: Why some scores were not computed; empty if all were.
     """
 
     chain: str
@@ -266,7 +266,7 @@ class CheckedScore:
 
     @property
     def differences(self) -> Sequence[str]:
-        """The names of the scores that were computed and are others."""
+        """The names of the computed scores that differ."""
         return [name for name, new in self.computed.items() if self.recorded.get(name) != new]
 
 
@@ -289,7 +289,7 @@ class VerifiedRun:
 
     @property
     def exit_status(self) -> int:
-        """Status of the command: 0 all equal, 1 a difference, 3 one could not be verified."""
+        """Status of the command: 0 if all are equal, 1 for a difference, 3 if any is unverified."""
         statuses = {replay.status for replay in self.replays}
         if "different" in statuses:
             return 1
@@ -313,14 +313,14 @@ _to_run = converter(VerifiedRun, dec_hook=to_path)
 
 
 def parse_run(document: Mapping[str, Any]) -> VerifiedRun:
-    """Return the results that a document of :meth:`VerifiedRun.document` has.
+    """Return the results from a document of :meth:`VerifiedRun.document`.
 
     Args:
-        document: The document, whatever is in it.
+        document: The document, untrusted.
 
     Raises:
         ValueError: The outcome of a recording does not follow from its result.
-        msgspec.ValidationError: No results have this document.
+        msgspec.ValidationError: The document does not have the form of results.
     """
     recordings = document.get("recordings")
     if isinstance(recordings, list):

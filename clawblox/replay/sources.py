@@ -1,9 +1,9 @@
-"""The recordings that are verified: their worlds and saves, and which may continue which. Blocks.
+"""Finds the recordings to verify, their worlds and saves, and possible continuations. Blocks.
 
-A recording continues an earlier one of its own instance, or of the instance whose save it began
-from. The manifests have the digests of all saves, and of those that each life began from. A
-manifest may come from a stranger: the file of a save counts only with the digest that the manifest
-has, and only as data.
+A recording continues an earlier one of its own instance, or of the instance whose save it started
+from. The manifests have the digests of all saves, and of the saves that each process started from.
+A manifest may come from a stranger: a save's file counts only with the digest in the manifest, and
+only as data.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _BACKENDS: Final = get_args(DataStoreBackend)
 
 @attrs.frozen(kw_only=True)
 class ReplaySource:
-    """A recording, and the world that repeats it; or why it cannot be repeated.
+    """A recording with the world that repeats it, or the reason why it cannot be repeated.
 
     Attributes:
         found: The recording.
@@ -65,7 +65,7 @@ class ReplaySource:
         first_tick: Tick at which it begins.
         first_time: Simulation time at which it begins, in seconds.
         last_tick: Its last tick.
-        obstacle: Why it cannot be repeated; empty if it can.
+        obstacle: Reason why it cannot be repeated; empty if it can.
         changed_files: Files of its world that changed since, by relative path: ``.`` where only
             that is known; None where nothing is.
         damage: How its file has changed since it was finished; None if it has not, or is not known.
@@ -107,7 +107,7 @@ class ReplaySource:
         return [] if self.is_same_instance(other) else sorted(self.origins & other.saves)
 
     def may_continue(self, other: ReplaySource) -> bool:
-        """Return whether this recording may begin with a state of another.
+        """Return whether this recording may start from a state of another.
 
         Several attempts can have made the same save; the journal names the one that counts.
         """
@@ -168,11 +168,11 @@ def find_sources(given: Path, options: VerifyOptions) -> list[ReplaySource]:
 
 
 def no_recording(run: Path, number: int | None, recordings: Sequence[FoundRecording]) -> UsageError:
-    """Return the error for a run that lacks the recording that was asked for.
+    """Return the error for a run that lacks a requested recording.
 
     Args:
         run: The run directory.
-        number: The number that was asked for; None for all.
+        number: The requested number; None for all.
         recordings: The recordings that it has.
     """
     count = sum(found.is_readable for found in recordings)
@@ -194,7 +194,7 @@ def _find_in_experiment(directory: Path, options: VerifyOptions) -> list[ReplayS
 
 
 def _find_in_attempt(attempt: RecordedAttempt, options: VerifyOptions) -> Iterator[ReplaySource]:
-    """Yield the recordings of an attempt, or why there is none."""
+    """Yield the recordings of an attempt, or the reason why there is none."""
     run_dir, listed, obstacle = attempt.run_dir, [], "its run directory is gone"
     if run_dir is not None:
         obstacle = "the attempt has no recording"
@@ -217,11 +217,11 @@ def _link(run_dir: Path | None, sources: Iterator[ReplaySource]) -> Iterator[Rep
     saves: dict[str, set[str]] = {}
     origins: dict[str, set[Origin]] = {}
     if run_dir is not None:
-        with suppress(ClawbloxError):  # of another version: then nothing is connected
+        with suppress(ClawbloxError):  # of another version, so its recordings stay unconnected
             for instance in read_lineage(run_dir).instances:
                 made = {save.sha256 for save in instance.saves if save.sha256}
                 begun = {life.origin for life in instance.lives if life.origin}
-                for name in (instance.name, ""):  # the only one has no name
+                for name in (instance.name, ""):  # a single instance has no name
                     saves.setdefault(name, set()).update(made)
                     origins.setdefault(name, set()).update(begun)
     for source in sources:
@@ -236,7 +236,7 @@ def _link(run_dir: Path | None, sources: Iterator[ReplaySource]) -> Iterator[Rep
 
 
 def _number(recordings: Sequence[FoundRecording]) -> list[tuple[FoundRecording, int]]:
-    """Number the recordings as ``find_recordings`` does; those in other formats have 0."""
+    """Number the recordings like ``find_recordings``; those in other formats have 0."""
     numbers = iter(range(1, len(recordings) + 1))
     return [(found, next(numbers) if found.is_readable else 0) for found in recordings]
 
@@ -245,7 +245,7 @@ def _read_source(
     found: FoundRecording, number: int, run_dir: Path | None, options: VerifyOptions
 ) -> ReplaySource:
     damage: Damage | None = None
-    with suppress(RecordingError):  # it cannot be read below either
+    with suppress(RecordingError):  # the check below also fails to read it
         damage = find_damage(found, run_dir)
     source = ReplaySource(found=found, number=number, damage=damage)
     if not found.is_readable:
@@ -283,11 +283,11 @@ def _read_source(
 
 
 def find_changed_files(found: FoundRecording, sha256: object, world: str) -> tuple[str, ...] | None:
-    """Return the files of a world that are others than those that a recording was made with.
+    """Return the files of a world that have changed since a recording was made.
 
     Args:
         found: The recording.
-        sha256: Digest of the files, as its first record has it.
+        sha256: Digest of the files, from its first record.
         world: The directory or address of the world.
 
     Returns:
@@ -295,7 +295,7 @@ def find_changed_files(found: FoundRecording, sha256: object, world: str) -> tup
     """
     if not isinstance(sha256, str):
         return None
-    with suppress(ClawbloxError):  # a directory that is not a world is refused later
+    with suppress(ClawbloxError):  # refused later if it is not a world
         now = read_world_files(find_world_dir(world))
         if now is None:
             return None
@@ -311,9 +311,9 @@ def find_changed_files(found: FoundRecording, sha256: object, world: str) -> tup
 
 
 def _choose_backend(recorded: object, option: object) -> DataStoreBackend | None:
-    """Return where a replay keeps rows: as the recorded world did, else as its record has it.
+    """Return the store of a replay's rows: that of the recorded world, else of its record.
 
-    A replay never opens a database that other worlds use, whatever the recording asks for.
+    A replay never opens a database of other worlds, whatever the recording requests.
     """
     named = (backend for name in (recorded, option) for backend in _BACKENDS if backend == name)
     backend: DataStoreBackend | None = next(named, None)
@@ -321,7 +321,7 @@ def _choose_backend(recorded: object, option: object) -> DataStoreBackend | None
 
 
 def find_save(origins: Iterable[Origin], time: object) -> Origin | None:
-    """Return the save that a recording began from; None unless exactly one can be it.
+    """Return the save that a recording started from; None unless it is unique.
 
     Args:
         origins: The saves that lives of its instance began from.

@@ -109,8 +109,8 @@ class AsyncTeam:
     ) -> Self:
         """Return the team of a run that has ended; :meth:`start` continues it. Blocks.
 
-        World and agents continue from the latest checkpoint of both, with the options of before. A
-        run of ``clawblox run --agent`` is such a run, too.
+        World and agents continue from the latest checkpoint of both, with the same options. This
+        also applies to runs of ``clawblox run --agent``.
 
         Args:
             run_dir: The run directory.
@@ -175,7 +175,7 @@ class AsyncTeam:
         return await self._stack.__aexit__(*exc_info)
 
     async def check(self) -> None:
-        """Check that the programs of all agents can work; nothing is started.
+        """Check that the programs of all agents can run, without starting them.
 
         Raises:
             AgentSetupError: A program is missing, too old, or not logged in.
@@ -199,13 +199,13 @@ class AsyncTeam:
 
         Args:
             prompt: First message of a new conversation, which follows the address of the world; or
-                those of the agents by name. None means that of the record, or ``"Begin"``.
-            system_prompt: System prompt of a new conversation, or those of the agents by name; None
-                means that of the record, or the default.
+                the messages of the agents by name. None means the recorded message, or ``"Begin"``.
+            system_prompt: System prompt of a new conversation, or the prompts of the agents by
+                name; None means the recorded prompt, or the default.
             env: Variables for the agents' programs, also after a restart. They are kept in memory
                 only.
             instance: The instance in which they act, as ``team.world.start(…)`` returned it; None
-                starts one with default options, or continues that of the run.
+                starts one with default options, or continues the run's instance.
 
         Returns:
             The facts of the instance and the agents; frozen.
@@ -253,7 +253,7 @@ class AsyncTeam:
                 )
 
     async def _continue(self, name: str) -> StartedWorld:
-        """Bring the instance and the directories of the agents back to the latest checkpoint."""
+        """Restore the instance and the directories of the agents from the latest checkpoint."""
         archive = await run_blocking(read_pointer, self._run_dir / CHECKPOINTS_DIR)
         if archive is None:
             raise ClawbloxError(
@@ -299,7 +299,7 @@ class AsyncTeam:
 
         Args:
             idle_wait: Seconds to wait for a moment in which no agent is in the middle of a turn;
-                None means those of ``AsyncCheckpointer``.
+                None means the default of ``AsyncCheckpointer``.
 
         Returns:
             The checkpoint; frozen.
@@ -334,7 +334,7 @@ class AsyncTeam:
         Raises:
             ConfigError: The grace is not a number of seconds, 0 or more.
 
-        Cancellation: the agents are stopped nevertheless, and leaving the block stops the instance.
+        Cancellation: the agents are stopped regardless, and leaving the block stops the instance.
         """
         check_grace(grace_seconds)
         results = await self._crew.stop(grace_seconds=grace_seconds)
@@ -365,7 +365,7 @@ def _texts_by_name(
     """Return the texts that a caller gave, by the names of the agents.
 
     Raises:
-        ConfigError: A text is no text, or names no agent of the team.
+        ConfigError: A value is not a text, or a name is not that of an agent of the team.
     """
     texts = given if isinstance(given, Mapping) else dict.fromkeys(names, given)
     for name, text in texts.items():

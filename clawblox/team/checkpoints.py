@@ -2,7 +2,7 @@
 
 Nothing is sent to the agents. A checkpoint waits for a moment in which no agent is in the middle of
 a turn, and suppresses automatic continuation until it is made. If there is no such moment in time,
-it is made anyway, and records which agents were cut in a turn.
+it is made anyway, and records which agents were in the middle of a turn.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from clawblox.world.async_world import AsyncWorld
 DEFAULT_EVERY_S: Final = 900.0
 DEFAULT_IDLE_QUIET_S: Final = 5.0
 DEFAULT_CHECKPOINTER_IDLE_WAIT_S: Final = 60.0
-"""Longer than for a single save: a checkpointer works unattended, and no caller waits for it."""
+"""Longer than for a single save, because a checkpointer's caller does not wait."""
 
 Outcome: TypeAlias = Callable[[SavedCheckpoint | Exception], object]
 """Called with each checkpoint made at the interval, or with the error."""
 
 _LOG: Final = Path("logs", "agent.log")
 _UNCERTAIN: Final = (None, "starting", "working")
-"""States of an agent whose files are looked at."""
+"""States of an agent in which its files are checked."""
 
 _log = OwnLog(__name__)
 
@@ -62,12 +62,12 @@ class _TurnKeeper(Protocol):
 
 @attrs.frozen
 class WatchedAgent:
-    """An agent that is watched for moments between two turns.
+    """An agent watched for moments between two turns.
 
     Attributes:
         name: Its full name.
         dir: Its directory, absolute.
-        agent: Object that knows its state; None without one.
+        agent: Object that knows its state, or None.
     """
 
     name: str
@@ -75,10 +75,10 @@ class WatchedAgent:
     agent: object = None
 
     def is_idle(self, quiet_s: float) -> bool:
-        """Return whether it is in no turn, and about to begin none. Blocks.
+        """Return whether it is between turns and not about to start one. Blocks.
 
-        Its object knows that best: a program notes a turn some time after its start. Without an
-        object that knows, it is so when its log is quiet and its conversation is between turns.
+        Its object knows best, since a program records a turn some time after its start. Without
+        such an object, an agent is idle if its log is quiet and its conversation between turns.
 
         Args:
             quiet_s: Seconds without output; a program that waits for its model is quiet too.
@@ -117,7 +117,7 @@ async def idle_moment(
 ) -> AsyncIterator[None]:
     """Wait for a moment between turns, and keep the agents there while the block runs.
 
-    If there is no such moment in time, the block runs nevertheless.
+    If there is no such moment in time, the block runs anyway.
 
     Args:
         agents: The agents.
@@ -182,7 +182,7 @@ def _free_archive(directory: Path, stem: str) -> Path:
 
 
 async def remove_archive(world: AsyncWorld, path: Path, instance: str | None) -> None:
-    """Remove an archive and its save; one that cannot be removed is logged.
+    """Remove an archive and its save; log a failure.
 
     Cancellation: it is removed or not.
     """

@@ -1,10 +1,10 @@
 """Finds and removes unneeded files of ended runs: saves without references, half-written files.
 
-A save is needed if it is the last good save of its instance, or if a run, restart or fork began
+A save is needed if it is the last good save of its instance, or if a run, restart or fork started
 from it; an archive is needed if the ``checkpoint.json`` in its directory names it. References come
 from the runs in the user's index and those that run on this machine. Worlds write manifests too, so
-only files below the run directory whose names clawblox gives are ever removed. Everything here
-blocks.
+only files below the run directory with names that clawblox gives are ever removed. All functions
+block.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class RunFile:
         kind: Its kind.
         size_bytes: Its size, including the rows of a save; for a half-written directory, the total
             size of its content.
-        named_by: Description of what needs it; None if nothing does.
+        named_by: Description of its user; None if it is unneeded.
     """
 
     path: Path
@@ -72,7 +72,7 @@ class RunFile:
 
 @contextlib.contextmanager
 def held(run_dir: Path) -> Iterator[None]:
-    """Lock a run directory and its instance names, so that nothing is started there meanwhile.
+    """Lock a run directory and its instance names against starts during the block.
 
     Args:
         run_dir: The run directory, resolved.
@@ -89,7 +89,7 @@ def held(run_dir: Path) -> Iterator[None]:
 
 
 def list_files(run_dirs: Sequence[Path]) -> dict[Path, list[RunFile]]:
-    """Return the files of run directories with saved state or half-written, with their references.
+    """Return the saved and half-written files of run directories, with their references.
 
     Args:
         run_dirs: The run directories, resolved.
@@ -147,7 +147,7 @@ class _Names:
         self._by_digest: dict[str, str] = {}
 
     def find(self, path: Path, sha256: object) -> str | None:
-        """Return the reference to a file; None if there is none."""
+        """Return the reference to a file, or None."""
         by_digest = self._by_digest.get(sha256) if isinstance(sha256, str) else None
         return self._by_path.get(_real(path)) or by_digest
 
@@ -269,7 +269,7 @@ def _read(home: Path) -> Manifest:
 
 
 def _directories(run_dir: Path) -> list[Path]:
-    """Return the directories below a run directory to which clawblox writes."""
+    """Return the directories below a run directory that clawblox writes to."""
     found = [run_dir, run_dir / CHECKPOINTS_DIR]
     for record in read_records(run_dir):
         home = Path(record.instance_dir)

@@ -95,7 +95,7 @@ class Crew:
         return None if self._checkpointer is None else self._checkpointer.latest
 
     async def check(self) -> None:
-        """Check that the programs of all agents can work, before anything is started.
+        """Check that the programs of all agents can run, before any start.
 
         Raises:
             AgentSetupError: A requirement is missing.
@@ -116,7 +116,7 @@ class Crew:
         """Connect the agents to an instance, start them one by one, and start the checkpoints.
 
         An agent that has a conversation continues it. The first checkpoint is made immediately,
-        whatever the agents are doing.
+        even in the middle of turns.
 
         Args:
             started: The instance.
@@ -190,7 +190,7 @@ class Crew:
             try:
                 self._on_checkpoint(await checkpointer.save(idle_wait=0.0))
             except ClawbloxError as error:
-                # A program may not have written the beginning of its conversation yet.
+                # A program may not have written the start of its conversation yet.
                 if type(error) is CheckpointError and anyio.current_time() < give_up_at:
                     await anyio.sleep(_TRANSCRIPT_POLL_S)
                     continue
@@ -198,7 +198,7 @@ class Crew:
             return
 
     async def wait_first_checkpoint(self) -> None:
-        """Wait until the checkpoint that :meth:`start` has asked for was made or failed.
+        """Wait until the checkpoint requested by :meth:`start` has been made or has failed.
 
         Cancellation: changes nothing.
         """
@@ -251,7 +251,7 @@ class Crew:
     async def settle(self) -> None:
         """Make a checkpoint of the final state of the agents, and record that it is complete.
 
-        Nothing is made if the world has ended, or no checkpoints are made at an interval.
+        No checkpoint is made if the world has ended, or without an interval.
 
         Cancellation: the archive is complete or absent.
         """

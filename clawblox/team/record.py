@@ -1,8 +1,8 @@
 """The record of a run's agents, by which they can continue.
 
 The file ``.clawblox/agent.json`` has the options of the agents, and whether the latest checkpoint
-has all of their work. It has no values of variables. Version 1 has one agent in the words of
-``clawblox run --agent``, version 2 any number of agents in the words of Python.
+has all of their work, but no values of variables. Version 1 has one agent with the options of
+``clawblox run --agent``; version 2 has any number of agents with the options of Python.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Texts(NamedTuple):
 
 
 def _check_prompt(value: str, key: str) -> None:
-    if value in ("", "@"):  # as from a shell variable that is not set
+    if value in ("", "@"):  # as from an unset shell variable
         raise mismatch(key, "a text, or '@' and a file", value)
 
 
@@ -69,7 +69,7 @@ class AgentRunOptions:
         prompt: Its first message, after the address of its world: a text, or ``@`` and a file.
         system_prompt: File with its system prompt; None means the default.
         sandbox: Whether its program runs in a sandbox.
-        strict_sandbox: Whether it runs in a sandbox, and a weaker level of that is refused.
+        strict_sandbox: Whether it runs in a sandbox, and weaker levels of sandboxing are refused.
         max_turns: Turns after which it is stopped; None sets no limit.
         max_tokens: Tokens after which it is stopped; None sets no limit.
         max_usd: Cost after which it is stopped, in US dollars; None sets no limit.
@@ -106,7 +106,7 @@ class RunAgent:
 
     Attributes:
         options: Its options; paths in them are absolute.
-        tmux: tmux session of its window; None for none.
+        tmux: tmux session of its window, or None.
         turn_limit: Turns after which it is stopped, over all its starts; None sets no limit.
     """
 
@@ -119,7 +119,7 @@ class RunAgent:
 
         Args:
             run_dir: The run directory, absolute.
-            settled: Name of the checkpoint with all of its work; None if there is none.
+            settled: Name of the checkpoint with all of its work, or None.
 
         Raises:
             ConfigError: An option is wrong, by the name of an argument of ``AsyncAgent``.
@@ -168,7 +168,7 @@ class TeamRecord:
         min_free: Free disk space below which checkpoints are skipped: bytes, or text with a unit;
             None for no limit.
         settled: Name of the checkpoint with all of their work, once they have ended; else None.
-        command_line: The agent in the words of the command line; None for agents of Python.
+        command_line: The agent with the options of the command line; None for agents from Python.
     """
 
     agents: tuple[AgentOptions, ...]
@@ -179,11 +179,11 @@ class TeamRecord:
     command_line: RunAgent | None = None
 
     def find(self, name: str) -> AgentOptions | None:
-        """Return the options of an agent; None if there is no agent of this name."""
+        """Return the options of the agent with this name, or None."""
         return next((agent for agent in self.agents if agent.name == name), None)
 
     def read_texts(self) -> Sequence[Texts]:
-        """Return the texts by which each agent starts, read from their files if need be. Blocks.
+        """Return the texts by which each agent starts, reading files if necessary. Blocks.
 
         Raises:
             ConfigError: A file cannot be read.
@@ -216,7 +216,7 @@ class TeamRecord:
 
 
 def read_team(run_dir: Path) -> TeamRecord | None:
-    """Return the record of a run's agents; None if it has none. Blocks.
+    """Return the record of a run's agents, or None. Blocks.
 
     Raises:
         ClawbloxError: The record cannot be read.

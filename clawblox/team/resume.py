@@ -30,14 +30,14 @@ _SET_ASIDE: Final = "set-aside"
 
 
 def find_own_instance(run_dir: Path, found: InterruptedRun) -> str | None:
-    """Return the interrupted instance that has a run directory to itself, so that agents act in it.
+    """Return the interrupted instance that is alone in its run directory, where agents can act.
 
     Args:
         run_dir: The run directory, resolved.
         found: The interrupted instances.
 
     Returns:
-        Its name; None if there is none.
+        Its name, or None.
     """
     homes = {one.record.name: Path(one.record.instance_dir) for one in found.instances}
     own = [name for name, home in homes.items() if home == run_dir]
@@ -45,7 +45,7 @@ def find_own_instance(run_dir: Path, found: InterruptedRun) -> str | None:
 
 
 def find_record(run_dir: Path) -> InstanceRecord | None:
-    """Return the record of the instance that a run was about; None if there are several. Blocks."""
+    """Return the record of a run's only instance; None if there are several. Blocks."""
     records = read_records(run_dir)
     own = [record for record in records if Path(record.instance_dir) == run_dir] or records
     return own[0] if len(own) == 1 else None
@@ -78,7 +78,7 @@ class TeamResume:
         Args:
             run_dir: The run directory, resolved.
             archive: The checkpoint.
-            instance: Name of the instance, which is interrupted.
+            instance: Name of the interrupted instance.
             found: The interrupted instances.
             record: The record of the agents.
 
