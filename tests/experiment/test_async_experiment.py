@@ -121,7 +121,7 @@ async def test_the_lines_of_a_record_are_those_of_its_state(
     assert ahead == {0}
 
 
-async def test_what_was_left_is_ended_whenever_an_experiment_is_opened(scene: Scene) -> None:
+async def test_leftover_processes_are_ended_when_an_experiment_is_opened(scene: Scene) -> None:
     await run(scene, scene.plan(generations=1))
     await run(scene, scene.plan(generations=2))
     assert scene.backend.ends == [0, 1]
@@ -202,7 +202,7 @@ async def test_a_generation_keeps_the_revision_of_the_plan_under_which_it_was_be
     ]
 
 
-async def test_what_was_accepted_once_need_not_be_accepted_again(scene: Scene) -> None:
+async def test_accepted_change_stays_accepted(scene: Scene) -> None:
     await run(scene, scene.plan(generations=1))
     (scene.world / "cubes.xml").write_text("<cubes/>")
     changed = scene.plan(duration=1800.0)
@@ -242,7 +242,7 @@ async def test_changed_prompts_and_templates_are_used_once_they_are_accepted(
         assert spec.template.parent == scene.directory / "inputs"  # type: ignore[union-attr]
 
 
-async def test_more_generations_and_repeats_are_allowed_without_a_word(scene: Scene) -> None:
+async def test_more_generations_and_repeats_need_no_acceptance(scene: Scene) -> None:
     await run(scene, scene.plan(generations=1))
     outcome = await run(scene, scene.plan(generations=2, repeats=3))
     assert outcome.status == "done"
@@ -293,7 +293,7 @@ async def test_a_directory_that_was_moved_is_resumed_without_the_files_of_the_au
     assert read_experiment(scene.directory).plan.agents[0].system_prompt == copy
 
 
-async def test_what_needs_a_person_ends_the_run_with_75_and_a_reason(scene: Scene) -> None:
+async def test_pause_that_needs_a_person_ends_the_run_with_75_and_a_reason(scene: Scene) -> None:
     scene.backend.troubles["r1"] = [Trouble(1e9, "secret")]
     outcome = await run(scene, scene.plan())
     assert outcome.exit_status == 75
@@ -453,7 +453,7 @@ async def test_branches_outside_a_sandbox_run_one_by_one_or_not_at_all(scene: Sc
         assert len(await exp.fork(source, 2, parallel=1)) == 2
 
 
-async def test_a_checkpoint_that_was_removed_meanwhile_cannot_be_forked(scene: Scene) -> None:
+async def test_removed_checkpoint_cannot_be_forked(scene: Scene) -> None:
     checkpoint = {"every": 900.0, "keep": 1, "idle_wait": 0.0}
     await run(scene, scene.plan(generations=1, checkpoint=checkpoint))
     async with scene.experiment(None) as exp:
@@ -553,7 +553,7 @@ async def test_a_generation_is_scored_again_where_there_is_room(scene: Scene) ->
     assert rooms == {"r1": "", "r2": "n1"}
 
 
-async def test_there_is_no_experiment_without_a_plan(scene: Scene) -> None:
+async def test_experiment_needs_a_plan_or_a_recorded_one(scene: Scene) -> None:
     with pytest.raises(UsageError, match="no experiment"):
         async with scene.experiment(None):
             pass
@@ -565,7 +565,9 @@ def test_environment_values_are_checked() -> None:
         AsyncExperiment(None, dir="x", env=values)
 
 
-def test_results_outside_of_the_block_name_the_function_for_that(tmp_path: Path) -> None:
+def test_results_outside_the_block_are_refused_with_a_hint(
+    tmp_path: Path,
+) -> None:
     closed = AsyncExperiment.open(tmp_path / "exp")
     with pytest.raises(UsageError) as caught:
         closed.results()

@@ -69,7 +69,7 @@ async def test_one_run_runs_at_a_time_and_its_errors_end_the_iteration(
         tasks.cancel_scope.cancel()
 
 
-async def test_a_run_that_is_not_awaited_holds_up_nothing(scene: Scene) -> None:
+async def test_unawaited_run_does_not_block_the_end(scene: Scene) -> None:
     with anyio.fail_after(HANG_S):
         async with scene.experiment(scene.plan()) as exp:
             exp.run()

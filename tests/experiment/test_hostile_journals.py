@@ -266,7 +266,7 @@ def test_an_experiment_with_a_link_in_place_of_a_directory_is_refused_and_nothin
     assert scene.others() == before
 
 
-def test_a_first_line_that_begins_nothing_is_refused_and_not_taken_for_an_interruption(
+def test_journal_with_a_wrong_first_line_is_refused(
     tmp_path: Path,
 ) -> None:
     scene = Scene(tmp_path)
@@ -288,7 +288,7 @@ def test_a_model_that_is_no_text_is_refused_with_its_line(tmp_path: Path) -> Non
         scene.look()
 
 
-def test_a_link_of_the_user_beside_the_runs_does_no_harm(tmp_path: Path) -> None:
+def test_user_link_next_to_the_runs_is_harmless(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     (scene.directory / "chains" / "r1" / "runs" / "latest").symlink_to("exp-r1-g001")
     scene.open()

@@ -84,7 +84,7 @@ def test_the_directory_of_the_experiment_is_no_source(home: Path) -> None:
     assert list(digests) == ["scripts/main.luau", "world.toml"]
 
 
-def test_changes_are_named(home: Path) -> None:
+def test_changed_inputs_are_named(home: Path) -> None:
     plan = make_plan(home)
     before = digest_inputs(plan)
     assert before.compare(digest_inputs(plan)) == ()

@@ -110,7 +110,7 @@ def test_the_run_of_the_archive_that_the_pointer_names_stays(scene: Scene) -> No
     assert scene.names() == []
 
 
-def test_what_a_retry_may_need_stays(scene: Scene) -> None:
+def test_files_needed_for_a_retry_are_kept(scene: Scene) -> None:
     scene.archive("a.failed-1", "t1.ckpt")
     scene.archive("b.failed-2", "none").unlink()
     scene.write("a", 1, OPENED, checkpoint("t1.ckpt"), failed("a.failed-1"))
@@ -118,7 +118,7 @@ def test_what_a_retry_may_need_stays(scene: Scene) -> None:
     assert scene.names() == ["b.failed-2"]
 
 
-def test_sources_of_forks_stay(scene: Scene) -> None:
+def test_sources_of_forks_are_kept(scene: Scene) -> None:
     scene.archive("a", "t1.ckpt")
     scene.archive("b", "t2.ckpt")
     interrupted = ("interrupted", {"usage": []})

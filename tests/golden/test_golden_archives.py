@@ -40,7 +40,7 @@ def test_an_archive_of_each_schema_version_verifies_and_loads(tmp_path: Path, ve
     assert "MELON" in transcript.read_text()
 
 
-def test_paths_that_are_no_names_are_restored_since_schema_version_2(tmp_path: Path) -> None:
+def test_paths_other_than_names_are_restored_since_schema_version_2(tmp_path: Path) -> None:
     loaded = load_checkpoint(ARCHIVES / "v2.ckpt", tmp_path)
     workspace = loaded["agents"]["rocky"] / "workspace"
     assert (workspace / "2026-06-22T18:59:24.log").read_text() == "started\n"

@@ -34,16 +34,14 @@ def experiment_dir(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["results.csv", "agents.csv"])
-def test_an_experiment_of_format_1_has_the_rows_that_it_had(
-    experiment_dir: Path, name: str
-) -> None:
+def test_experiment_of_format_1_has_its_original_rows(experiment_dir: Path, name: str) -> None:
     recorded = list(csv.DictReader(io.StringIO((experiment_dir / name).read_text())))
     results = read_experiment(experiment_dir).results()
     now = list(csv.DictReader(io.StringIO(results.to_csv(agents=name == "agents.csv"))))
     assert [{column: row[column] for column in recorded[0]} for row in now] == recorded
 
 
-def test_an_experiment_of_format_1_is_in_the_state_in_which_it_was(experiment_dir: Path) -> None:
+def test_experiment_of_format_1_has_its_original_state(experiment_dir: Path) -> None:
     record = read_experiment(experiment_dir)
     assert [plan.duration for plan in record.plans.revisions] == [3600.0, 1800.0]
     chains = record.state.chains

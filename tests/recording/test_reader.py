@@ -59,7 +59,7 @@ STEPS = st.lists(st.integers(EVENT, FLUSH), max_size=150)
 
 @settings(max_examples=60, deadline=None)
 @given(STEPS, st.integers(0, 60))
-def test_what_was_recorded_is_read_in_the_order_in_which_it_happened(steps, tick):
+def test_records_are_read_in_chronological_order(steps, tick):
     with tempfile.TemporaryDirectory() as directory:
         path, expected = record(Path(directory), steps)
         with reading(path) as recording:

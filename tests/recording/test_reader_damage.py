@@ -142,7 +142,7 @@ def test_a_frame_that_is_not_what_the_header_declares_is_an_error(tmp_path, star
         b"3",
     ],
 )
-def test_a_record_that_is_none_is_an_error(tmp_path, start, line):
+def test_malformed_record_is_an_error(tmp_path, start, line):
     content = line + b"\n"
     block = Block(Track.INPUTS, 1, moment(1), moment(1), content)
     path = tmp_path / "hostile.jsonl.zst"
@@ -163,7 +163,7 @@ def test_a_record_that_is_none_is_an_error(tmp_path, start, line):
         (b'{"tick":0,"time":0,"event":"start","format":"x"}\n', "its format is not clawblox-event"),
     ],
 )
-def test_a_file_that_is_no_recording_is_an_error(tmp_path, content, message):
+def test_file_other_than_a_recording_is_an_error(tmp_path, content, message):
     path = tmp_path / "recording"
     path.write_bytes(content)
     with pytest.raises(RecordingError) as caught, reading(path) as recording:

@@ -598,7 +598,7 @@ VALUES = st.recursive(
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_any_value_anywhere_gives_an_outcome(
+def test_replay_with_any_value_has_an_outcome(
     recording: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     def edit(records: Records) -> Records:

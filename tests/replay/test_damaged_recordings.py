@@ -82,7 +82,7 @@ def test_an_entry_without_a_usable_digest_is_read_as_before(lives: Path, tmp_pat
 # ------------------------------------------------------------------------- the files of the world
 
 
-def test_a_mended_comment_is_named_and_changes_nothing_else(lives: Path, tmp_path: Path) -> None:
+def test_corrected_comment_is_named_without_other_effects(lives: Path, tmp_path: Path) -> None:
     world = shutil.copytree(lives.parent / "dice", tmp_path / "world")
     same = verified(lives, number=2, world_dir=world)
     assert [replay.changed_files for replay in same.replays] == [()]

@@ -60,7 +60,7 @@ def test_results_are_read_back_also_from_a_directory_that_was_moved(
     assert read_verification(moved.parent) is None
 
 
-def test_what_changed_since_is_named(moved: Path, dice: Path) -> None:
+def test_changed_files_are_named(moved: Path, dice: Path) -> None:
     os.truncate(moved / SECOND, 99)
     assert read(moved).find_changes() == (SECOND,)
     (moved / FIRST).unlink()
@@ -126,7 +126,7 @@ def test_results_of_another_shape_are_refused(
 @pytest.mark.parametrize(
     "report", [{}, {"recordings": 1}, {"recordings": [1]}, {"recordings": [], "scores": 1}]
 )
-def test_what_no_results_are_is_refused(moved: Path, report: Mapping[str, object]) -> None:
+def test_file_other_than_results_is_refused(moved: Path, report: Mapping[str, object]) -> None:
     file = moved / ".clawblox" / "verify.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "report": report}))
     with pytest.raises(ClawbloxError, match="cannot be read"):

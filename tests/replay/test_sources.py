@@ -135,7 +135,7 @@ def test_a_branch_with_another_seed_is_repeated_from_its_save(tmp_path: Path) ->
     assert (found.what, found.path) == ("the state at the start", "chat.messages[m1].content")
 
 
-def test_only_a_save_that_must_be_the_one_is_taken() -> None:
+def test_ambiguous_save_is_not_used() -> None:
     first, second = (Origin(Path(f"/{name}"), name * 64, None, 0.4) for name in "ab")
     assert find_save([first, first], 0.4) == first
     assert find_save([first, second], 0.4) is None
@@ -145,7 +145,7 @@ def test_only_a_save_that_must_be_the_one_is_taken() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"ids": {}}', '{"ids": [], "sessions": 1}'])
-def test_a_file_that_is_not_a_snapshot_of_the_kit_is_none(tmp_path: Path, text: str) -> None:
+def test_file_other_than_a_kit_snapshot_is_not_used(tmp_path: Path, text: str) -> None:
     path = tmp_path / "save"
     path.write_text(text)
     assert read_saved_start(Origin(path, content(path)["sha256"])) is None

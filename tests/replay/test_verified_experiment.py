@@ -397,7 +397,7 @@ def test_an_end_that_no_replay_has_reached_is_not_scored(trial: Path, tmp_path: 
     assert reasons[CHAIN] == ""
 
 
-def test_scores_need_a_function_and_a_plan_of_ones_own(trial: Path, tmp_path: Path) -> None:
+def test_scores_need_a_function_and_a_trusted_plan(trial: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="the plan has none"):
         verified(trial, scores=True)
     with pytest.raises(UsageError, match="scores are those of an experiment"):

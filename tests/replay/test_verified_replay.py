@@ -51,7 +51,7 @@ def reasons(run: VerifiedRun) -> list[str]:
 # ---------------------------------------------------------------------------- a world on the kit
 
 
-def test_both_lives_of_a_killed_world_are_equal_and_one_history(lives: Path) -> None:
+def test_both_recordings_of_a_killed_world_are_equal_and_one_history(lives: Path) -> None:
     seen: list[VerifiedReplay] = []
     progress: list[tuple[int, int]] = []
     run = verified(lives, on_replay=seen.append, on_progress=lambda *at: progress.append(at))
@@ -147,7 +147,7 @@ def test_a_changed_world_begins_again_and_differs_at_its_tick(
         every=5,
     ),
 )
-def test_a_start_that_no_earlier_life_reached_is_a_difference(
+def test_start_that_no_earlier_recording_reached_is_a_difference(
     lives: Path, tmp_path: Path, change: tuple[tuple[str | int, ...], object]
 ) -> None:
     place, value = change
@@ -178,7 +178,9 @@ def without_last_inputs(source: Path, target: Path, since: int) -> None:
                     file.write(encode_block(Block(track, 1, at, at, line + b"\n"), zstandard))
 
 
-def test_inputs_that_a_killed_world_lost_accuse_no_later_life(lives: Path, tmp_path: Path) -> None:
+def test_inputs_lost_by_a_killed_world_do_not_fail_later_recordings(
+    lives: Path, tmp_path: Path
+) -> None:
     run_dir = shutil.copytree(lives, tmp_path / "run", symlinks=True)
     first, second = (f"recordings/recording-{number:04}.jsonl.zst" for number in (1, 2))
     with reading(run_dir / second) as recorded:
@@ -203,7 +205,7 @@ def start_with(**changes: Any) -> Any:
     return edit
 
 
-def test_what_cannot_be_verified_has_a_reason(lives: Path, tmp_path: Path) -> None:
+def test_unverifiable_recording_has_a_reason(lives: Path, tmp_path: Path) -> None:
     source = lives / "recordings" / "recording-0001.jsonl.zst"
     run_dir = shutil.copytree(lives, tmp_path / "run", symlinks=True)
     edits = {
@@ -384,7 +386,7 @@ def scripted_lives(scripted: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return recorded_lives(scripted, run_dir, MOVES, rounds=30, later=[("Recall", None)])
 
 
-def test_both_lives_of_an_engine_world_in_real_time_are_equal(scripted_lives: Path) -> None:
+def test_both_recordings_of_a_real_time_engine_world_are_equal(scripted_lives: Path) -> None:
     run = verified(scripted_lives)
     assert (outcomes(run), run.exit_status) == (["equal", "equal"], 0)
     first, second = run.replays
@@ -504,7 +506,7 @@ PUSHES: list[Action] = [("Push", {"force": 0.5}), ("Push", {"force": -0.8})]
         ("mujoco_carts", PUSHES, "realtime"),
     ],
 )
-def test_the_examples_repeat_both_lives(
+def test_example_worlds_repeat_both_recordings(
     tmp_path: Path, name: str, actions: list[Action], clock: str
 ) -> None:
     if name == "mujoco_carts":

@@ -48,7 +48,7 @@ def test_a_slow_world_has_the_rate_that_it_reached():
     assert meter.read(now).cores == pytest.approx(6.0)
 
 
-def test_only_the_last_seconds_count():
+def test_rate_counts_only_the_last_seconds():
     meter, now = metered(6000, 1 / 60)
     for _ in range(120):
         now += 0.1
@@ -69,7 +69,7 @@ def test_a_world_that_has_stopped_ticking_slows_down_as_time_passes():
     assert idle.read(8.0) == TickRate(nominal_hz=60.0, achieved_hz=0.0, tick_cost_s=None)
 
 
-def test_nothing_is_known_before_the_first_second():
+def test_rate_is_unknown_before_the_first_second():
     assert RateMeter(60.0).read(0.0) is None
     meter, now = metered(30, 1 / 60)
     assert meter.read(now) is None

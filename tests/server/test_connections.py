@@ -287,7 +287,7 @@ def test_unread_answers_make_room_for_others(launch: Launch, poor_gallery: Path)
 
 
 @pytest.mark.thorough
-def test_a_slow_reader_keeps_its_place_before_a_client_that_does_not_read(
+def test_slow_reader_is_kept_longer_than_a_client_that_does_not_read(
     launch: Launch, poor_gallery: Path
 ) -> None:
     world = launch(poor_gallery, "--max-connections", "2")

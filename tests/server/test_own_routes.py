@@ -110,7 +110,7 @@ async def test_a_file_is_served_with_its_media_type_and_without_the_hosts_time(
         "nothing.js",
     ],
 )
-async def test_nothing_else_than_files_below_the_directory_is_served(client, simulation, path):
+async def test_only_files_below_the_directory_are_served(client, simulation, path):
     (simulation.files.parent / "secret.txt").write_text("secret")
     (simulation.files / "a").mkdir()
     (simulation.files / "link.txt").symlink_to("../secret.txt")
@@ -172,7 +172,7 @@ async def test_a_file_of_many_pieces_is_whole(client, simulation):
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
-async def test_a_file_that_no_descriptor_is_left_for_is_no_200(
+async def test_file_without_a_free_descriptor_is_not_answered_200(
     client, simulation, monkeypatch, number
 ):
     (simulation.files / "a.js").write_bytes(b"content")

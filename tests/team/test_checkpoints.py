@@ -152,7 +152,7 @@ async def test_a_world_and_its_agents_continue_from_the_archive_that_the_pointer
 
 
 @pytest.mark.thorough
-async def test_two_within_a_second_have_different_names(scene: Scene) -> None:
+async def test_checkpoints_within_a_second_have_different_names(scene: Scene) -> None:
     checkpointer = scene.checkpointer(elapsed=7.2)
     paths = [(await checkpointer.save()).path.name for _ in range(2)]
     assert paths[0] == "t000007.ckpt"
@@ -160,7 +160,7 @@ async def test_two_within_a_second_have_different_names(scene: Scene) -> None:
     assert scene.pointed()["checkpoint"].endswith(paths[1])
 
 
-async def test_they_come_at_an_interval_until_the_block_is_left(scene: Scene) -> None:
+async def test_checkpoints_are_made_at_an_interval_until_the_block_is_left(scene: Scene) -> None:
     outcomes = Outcomes()
     async with scene.checkpointer(every=SOON_S, on_outcome=outcomes):
         await wait_until_async(lambda: len(outcomes.saved) >= 3)
@@ -182,7 +182,7 @@ async def test_agents_may_be_directories_by_name(scene: Scene) -> None:
 # ---------------------------------------------------------------------------- the idle moment
 
 
-async def test_it_waits_for_an_agent_that_reports_work(
+async def test_checkpoint_waits_for_an_agent_that_reports_work(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene.eko.state = "working"
@@ -251,7 +251,7 @@ async def test_an_agent_that_begins_a_turn_is_waited_for_though_its_files_look_i
     assert watched.is_idle(0.0)
 
 
-async def test_one_that_waits_for_an_idle_moment_can_be_cancelled(scene: Scene) -> None:
+async def test_checkpoint_waiting_for_an_idle_moment_can_be_cancelled(scene: Scene) -> None:
     scene.eko.state = "working"
     checkpointer = scene.checkpointer(idle_wait=NEVER_S, idle_quiet=NEVER_S)
     async with anyio.create_task_group() as tasks:
@@ -351,7 +351,7 @@ async def test_a_failed_checkpoint_is_reported_and_the_next_follows(scene: Scene
     scene.pointed()
 
 
-async def test_none_is_made_while_the_disk_is_low(
+async def test_checkpoint_is_skipped_while_the_disk_is_low(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = 10**9
@@ -367,7 +367,7 @@ async def test_none_is_made_while_the_disk_is_low(
         await wait_until_async(lambda: outcomes.saved)
 
 
-async def test_the_end_of_the_world_ends_it(scene: Scene) -> None:
+async def test_end_of_the_world_ends_the_checkpointer(scene: Scene) -> None:
     checkpointer = scene.checkpointer(every=SOON_S)
     ask(scene.started.port, "POST", "/__die?status=9")
     await checkpointer.run()
@@ -376,13 +376,13 @@ async def test_the_end_of_the_world_ends_it(scene: Scene) -> None:
     assert left == []
 
 
-async def test_a_stop_within_the_block_ends_it(scene: Scene) -> None:
+async def test_stop_within_the_block_ends_the_checkpointer(scene: Scene) -> None:
     async with scene.checkpointer(every=SOON_S):
         await scene.world.stop()
 
 
 @pytest.mark.thorough
-async def test_it_continues_after_a_restart(tmp_path: Path, scene: Scene) -> None:
+async def test_checkpointer_continues_after_a_restart(tmp_path: Path, scene: Scene) -> None:
     other = await scene.world.start(run_dir=tmp_path / "run2", name="r", restart="checkpoint")
     outcomes = Outcomes()
     checkpointer = AsyncCheckpointer(
@@ -396,7 +396,7 @@ async def test_it_continues_after_a_restart(tmp_path: Path, scene: Scene) -> Non
         await wait_until_async(lambda: len(outcomes.saved) > count)
 
 
-async def test_without_a_single_instance_it_is_an_error(tmp_path: Path) -> None:
+async def test_checkpointer_without_a_single_instance_is_an_error(tmp_path: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         with pytest.raises(UsageError, match="needs one instance; there are 0"):
             await AsyncCheckpointer(world, {}, dir=tmp_path).save()

@@ -69,7 +69,9 @@ def clean(run: Path) -> None:
         remove_files(run, [file for file in spent(run) if file.kind != "save"])
 
 
-async def test_all_autosaves_but_the_last_can_go(world: AsyncWorld, run: Path, home: Path) -> None:
+async def test_all_autosaves_except_the_last_are_unneeded(
+    world: AsyncWorld, run: Path, home: Path
+) -> None:
     await world.start_many(1, run_dir=run)
     *older, last = await autosave(world, home)
     await world.stop()
@@ -199,7 +201,9 @@ async def test_a_manifest_names_no_file_that_is_not_a_save_below_the_run(
     }
 
 
-async def test_half_written_files_of_the_dead_can_go(world: AsyncWorld, run: Path) -> None:
+async def test_half_written_files_of_ended_processes_are_unneeded(
+    world: AsyncWorld, run: Path
+) -> None:
     await world.start_many(1, run_dir=run)
     await world.stop()
     checkpoints = run / "worlds" / "w000" / "checkpoints"
@@ -235,7 +239,7 @@ async def test_a_run_in_progress_is_not_touched(world: AsyncWorld, run: Path) ->
     await world.start(run_dir=run, name="w000")
 
 
-async def test_an_unreadable_manifest_of_any_known_run_ends_it(
+async def test_unreadable_manifest_of_a_known_run_ends_the_cleaning(
     world: AsyncWorld, run: Path, home: Path, tmp_path: Path
 ) -> None:
     await world.start_many(1, run_dir=run)

@@ -69,7 +69,7 @@ async def scene(
 
 
 @pytest.mark.thorough
-async def test_it_is_saved_between_two_turns_and_continues(scene: Scene) -> None:
+async def test_working_agent_is_saved_between_turns_and_continues(scene: Scene) -> None:
     with anyio.fail_after(HANG_S):
         for _ in range(3):
             saved = await scene.checkpointer.save()
@@ -81,7 +81,7 @@ async def test_it_is_saved_between_two_turns_and_continues(scene: Scene) -> None
 
 
 @pytest.mark.thorough
-async def test_a_turn_under_way_is_waited_for_and_a_message_is_given_as_ever(scene: Scene) -> None:
+async def test_checkpoint_waits_for_a_running_turn_and_messages_still_arrive(scene: Scene) -> None:
     with anyio.fail_after(HANG_S):
         async with anyio.create_task_group() as tasks:
             with hold(scene.workspace):

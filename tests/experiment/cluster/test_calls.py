@@ -152,7 +152,7 @@ async def test_call_is_made_and_answered(both):
     assert await both.end() == 1
 
 
-async def test_answer_lost_after_the_deed_repeats_no_deed(both):
+async def test_call_is_not_repeated_when_its_answer_is_lost(both):
     both.call("a")
     first = await both.handle.take()
     await both.host.deliver(first)
@@ -162,7 +162,7 @@ async def test_answer_lost_after_the_deed_repeats_no_deed(both):
     assert both.host.done == [("a",)]
 
 
-async def test_call_lost_before_the_deed_is_sent_again(both):
+async def test_lost_call_is_sent_again(both):
     both.call("a")
     first = await both.handle.take()
     first.answer.set_exception(CallLostError())
@@ -201,7 +201,7 @@ async def test_caller_cancelled_on_the_node_does_not_end_the_run(both):
     assert both.host.done == [("a",)]
 
 
-async def test_error_of_the_method_reaches_each_caller_and_repeats_no_deed(both):
+async def test_method_error_reaches_each_caller_without_a_second_run(both):
     both.host.error = LookupError("no such agent")
     both.call("a")
     first = await both.handle.take()
@@ -214,7 +214,7 @@ async def test_error_of_the_method_reaches_each_caller_and_repeats_no_deed(both)
     assert both.host.done == [("a",)]
 
 
-async def test_calls_that_overtake_each_other_are_all_made(both):
+async def test_calls_that_arrive_out_of_order_all_run(both):
     both.call("a")
     first = await both.handle.take()
     both.call("b")
@@ -254,7 +254,7 @@ async def test_late_copies_of_several_answered_calls_are_refused(both):
     assert len(both.host.done) == 3
 
 
-async def test_late_copy_of_a_call_forgets_no_later_one(both):
+async def test_late_copy_of_a_call_keeps_answers_of_later_calls(both):
     both.call("a")
     first = await both.handle.take()
     both.call("b")
@@ -264,7 +264,7 @@ async def test_late_copy_of_a_call_forgets_no_later_one(both):
     assert await both.host.deliver(second) == 1
 
 
-async def test_host_keeps_no_answer_for_longer_than_the_driver_waits_for_it(both):
+async def test_host_drops_answers_that_the_driver_no_longer_awaits(both):
     both.call("long")
     long = await both.handle.take()
     assert await both.host.deliver(long) == 1
@@ -277,7 +277,7 @@ async def test_host_keeps_no_answer_for_longer_than_the_driver_waits_for_it(both
     assert await both.host.deliver(long) == 1
 
 
-async def test_run_that_ends_with_its_host_is_not_answered_as_a_success(both):
+async def test_call_fails_when_its_host_ends_during_the_run(both):
     both.call("a")
     message = await both.handle.take()
     async with anyio.create_task_group() as tasks:
@@ -311,7 +311,7 @@ async def assert_forgotten(both: Both, message: Message) -> None:
     assert set(both.host.answers._runs) == {following.number}
 
 
-async def test_call_cancelled_before_it_happens_never_happens(both):
+async def test_call_cancelled_before_its_run_never_runs(both):
     scope = both.call("a")
     message = await both.handle.take()
     await cancel(both, scope)
@@ -319,7 +319,7 @@ async def test_call_cancelled_before_it_happens_never_happens(both):
     assert both.host.done == [("next",)]
 
 
-async def test_call_cancelled_while_it_runs_goes_on_and_is_forgotten(both):
+async def test_call_cancelled_during_its_run_continues_and_is_forgotten(both):
     both.host.may_go_on = anyio.Event()
     scope = both.call("a")
     message = await both.handle.take()
@@ -332,7 +332,7 @@ async def test_call_cancelled_while_it_runs_goes_on_and_is_forgotten(both):
     await assert_forgotten(both, message)
 
 
-async def test_call_cancelled_after_the_deed_is_forgotten(both):
+async def test_call_cancelled_after_its_run_is_forgotten(both):
     scope = both.call("a")
     message = await both.handle.take()
     await both.host.deliver(message)
@@ -385,7 +385,7 @@ async def test_call_is_cancelled_while_its_host_waits_for_room(pending):
     assert (await pending.handle.take()).pending == (2,)
 
 
-async def test_call_fails_where_the_host_never_comes(pending):
+async def test_call_fails_if_the_host_never_arrives(pending):
     pending.call("a")
     await anyio.wait_all_tasks_blocked()
     pending.handle.renewals[0].set_exception(HostEndedError("no such program"))
@@ -409,7 +409,7 @@ async def lose(both: Both) -> None:
     both.renewer.run_due()
 
 
-async def test_all_calls_that_wait_end_when_the_host_is_lost(both):
+async def test_waiting_calls_end_when_the_host_is_lost(both):
     both.caller = HostCaller(both.handle, both.renewer, pause_s=1000)
     both.call("unanswered")
     await both.handle.take()
@@ -440,7 +440,7 @@ async def test_calls_end_when_the_lease_is_given_up(both):
     assert not both.renewer.is_lost
 
 
-async def test_answer_of_a_lost_host_is_not_taken(both):
+async def test_answer_of_a_lost_host_is_ignored(both):
     both.call("a")
     message = await both.handle.take()
     both.now = LENGTH_S + MARGIN_S
@@ -451,7 +451,7 @@ async def test_answer_of_a_lost_host_is_not_taken(both):
     assert isinstance(await both.end(), HostLostError)
 
 
-async def test_calls_leave_nothing_behind(both):
+async def test_finished_calls_leave_no_callbacks_behind(both):
     for _ in range(20):
         both.call("a")
         (await both.handle.take()).answer.set_exception(CallLostError())
@@ -472,7 +472,7 @@ async def test_answer_of_another_thread_wakes_the_call(both, anyio_backend_name)
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_answer_and_loss_after_the_end_of_the_loop_harm_nothing(backend, caplog):
+def test_answer_and_loss_after_the_end_of_the_loop_are_harmless(backend, caplog):
     async def main() -> Both:
         async with anyio.create_task_group() as tasks:
             both = Both(tasks)

@@ -73,7 +73,7 @@ async def play(steps: list[tuple[str, int]]) -> None:
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @hypothesis.given(steps)
-def test_each_deed_is_done_once_and_each_call_gets_its_own_answer(
+def test_each_call_runs_once_and_gets_its_own_answer(
     backend: str, steps: list[tuple[str, int]]
 ) -> None:
     anyio.run(play, steps, backend=backend)

@@ -64,7 +64,7 @@ def read_but_at(cut: int, instead: Read) -> Read:
     return read_most
 
 
-async def test_a_file_arrives(place: Path) -> None:
+async def test_file_arrives_complete(place: Path) -> None:
     await receive_file(len(CONTENT), SHA256, read, place / "file")
     assert (place / "file").read_bytes() == CONTENT
     assert [*place.iterdir()] == [place / "file"]
@@ -75,7 +75,7 @@ async def test_an_empty_file_arrives(place: Path) -> None:
     assert (place / "file").read_bytes() == b""
 
 
-async def test_two_chunks_are_under_way(place: Path) -> None:
+async def test_two_chunks_of_a_file_are_in_flight(place: Path) -> None:
     waiting = most = 0
     both = anyio.Event()
 
@@ -105,7 +105,7 @@ async def test_a_link_in_the_place_of_the_file_is_replaced(place: Path) -> None:
 
 @pytest.mark.parametrize("cut", OFFSETS)
 @pytest.mark.parametrize("length", [-1, 1])
-async def test_a_short_or_long_chunk_leaves_nothing(place: Path, cut: int, length: int) -> None:
+async def test_chunk_of_wrong_length_leaves_no_file(place: Path, cut: int, length: int) -> None:
     async def wrong(offset: int, size: int) -> bytes:
         return (await read(offset, size) + b"x")[: size + length]
 
@@ -115,7 +115,7 @@ async def test_a_short_or_long_chunk_leaves_nothing(place: Path, cut: int, lengt
 
 
 @pytest.mark.parametrize("cut", OFFSETS)
-async def test_a_wrong_byte_leaves_nothing(place: Path, cut: int) -> None:
+async def test_wrong_byte_leaves_no_file(place: Path, cut: int) -> None:
     async def wrong(offset: int, size: int) -> bytes:
         return b"X" + (await read(offset, size))[1:]
 
@@ -125,7 +125,7 @@ async def test_a_wrong_byte_leaves_nothing(place: Path, cut: int) -> None:
 
 
 @pytest.mark.parametrize("cut", OFFSETS)
-async def test_a_call_that_fails_leaves_nothing_and_keeps_its_error(place: Path, cut: int) -> None:
+async def test_failed_read_leaves_no_file_and_raises_its_error(place: Path, cut: int) -> None:
     async def fail(_offset: int, _size: int) -> bytes:
         raise ConnectionError("the node is lost")
 
@@ -137,7 +137,7 @@ async def test_a_call_that_fails_leaves_nothing_and_keeps_its_error(place: Path,
 
 
 @pytest.mark.parametrize("cut", OFFSETS)
-async def test_a_cancellation_leaves_nothing(place: Path, cut: int) -> None:
+async def test_cancelled_transfer_leaves_no_file(place: Path, cut: int) -> None:
     async def stop(_offset: int, _size: int) -> bytes:
         scope.cancel()
         await anyio.sleep_forever()
@@ -149,7 +149,7 @@ async def test_a_cancellation_leaves_nothing(place: Path, cut: int) -> None:
     assert [*place.iterdir()] == []
 
 
-async def test_few_chunks_of_many_files_travel_at_the_same_time(place: Path) -> None:
+async def test_chunks_in_flight_are_limited_across_files(place: Path) -> None:
     travelling: set[tuple[int, int]] = set()
     most, may_arrive = 0, anyio.Event()
 
@@ -175,7 +175,7 @@ async def test_few_chunks_of_many_files_travel_at_the_same_time(place: Path) -> 
     assert {path.read_bytes() for path in place.iterdir()} == {CONTENT}
 
 
-async def test_transfers_that_end_early_leave_room_for_others(place: Path) -> None:
+async def test_aborted_transfers_make_room_for_others(place: Path) -> None:
     async def hang(_offset: int, _size: int) -> bytes:
         nonlocal asked
         asked += 1
@@ -193,7 +193,7 @@ async def test_transfers_that_end_early_leave_room_for_others(place: Path) -> No
     assert [*place.iterdir()] == [place / "file"]
 
 
-async def test_a_call_that_fails_ends_the_other(place: Path) -> None:
+async def test_failed_chunk_ends_the_other_chunk(place: Path) -> None:
     async def fail_or_hang(offset: int, _size: int) -> bytes:
         if offset == 0:
             await hanging.wait()
@@ -232,7 +232,7 @@ async def test_an_announced_size_is_limited(
     assert [*place.iterdir()] == []
 
 
-def test_chunks_come_once_in_any_order_and_all_of_them(place: Path) -> None:
+def test_all_chunks_are_required_once_in_any_order(place: Path) -> None:
     incoming = IncomingFile(place / "file", len(CONTENT), SHA256)
     try:
         for offset in reversed(OFFSETS):
@@ -283,7 +283,7 @@ def test_a_chunk_through_a_link_is_not_read(place: Path) -> None:
         read_chunk(place / "link", 0, 4)
 
 
-def test_a_chunk_travels_beside_its_pickle_where_that_is_possible(place: Path) -> None:
+def test_chunk_is_pickled_out_of_band_if_possible(place: Path) -> None:
     content = CONTENT * 100
     (place / "sent").write_bytes(content)
     chunk = read_chunk(place / "sent", 0, len(content))
@@ -301,11 +301,11 @@ def test_a_chunk_travels_beside_its_pickle_where_that_is_possible(place: Path) -
 
 
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
-def test_a_chunk_travels_by_each_protocol(place: Path, protocol: int) -> None:
+def test_chunk_survives_each_pickle_protocol(place: Path, protocol: int) -> None:
     (place / "sent").write_bytes(CONTENT)
     chunk = read_chunk(place / "sent", 0, len(CONTENT))
     assert pickle.loads(pickle.dumps(chunk, protocol)) == CONTENT
 
 
-def test_the_error_travels() -> None:
+def test_transfer_error_survives_pickling() -> None:
     assert str(pickle.loads(pickle.dumps(TransferError("a text")))) == "a text"

@@ -183,7 +183,7 @@ worlds = st.builds(World, st.floats(4, 95), clocks, clocks, any_messages, pauses
 
 @hypothesis.settings(max_examples=100)
 @hypothesis.given(worlds)
-def test_no_host_lives_after_the_driver_called_it_lost(world: World) -> None:
+def test_host_has_ended_when_the_driver_declares_it_lost(world: World) -> None:
     Simulation(world).run(no_double_life)
 
 
@@ -290,7 +290,7 @@ def test_simulation_catches_a_wrong_rule(
 # -- each side alone ---------------------------------------------------------------------------
 
 
-def test_host_lives_no_longer_than_the_token_and_the_lease() -> None:
+def test_host_ends_with_the_lease_of_its_latest_token() -> None:
     tenancy = Tenancy(30)
     assert tenancy.renew(None, 100) == 130
     assert tenancy.renew(100, 112) == 130
@@ -304,7 +304,7 @@ def test_overtaken_renewal_does_not_shorten_the_lease() -> None:
     assert tenancy.renew(100, 112) == 140
 
 
-def test_second_first_renewal_extends_nothing() -> None:
+def test_repeated_first_renewal_does_not_extend_the_lease() -> None:
     tenancy = Tenancy(30)
     tenancy.renew(None, 100)
     assert tenancy.renew(None, 110) == 130
@@ -326,7 +326,7 @@ def test_token_of_another_host_is_refused() -> None:
     assert tenancy.deadline is None
 
 
-def test_lease_that_is_over_is_never_revived() -> None:
+def test_expired_lease_cannot_be_renewed() -> None:
     tenancy = Tenancy(30)
     tenancy.renew(None, 100)
     assert not tenancy.is_over(129.9)
@@ -351,14 +351,14 @@ def test_host_is_lost_a_second_after_the_bound() -> None:
     assert lease.is_over(131)
 
 
-def test_overtaken_answer_changes_nothing() -> None:
+def test_overtaken_answer_is_ignored() -> None:
     lease = HostLease(30)
     lease.answered(5000, at=100)
     lease.answered(4990, at=110)
     assert (lease.token, lease.bound) == (5000, 130)
 
 
-def test_answer_after_the_loss_changes_nothing() -> None:
+def test_answer_after_the_loss_is_ignored() -> None:
     lease = HostLease(30)
     lease.answered(5000, at=100)
     lease.answered(5010, at=131)

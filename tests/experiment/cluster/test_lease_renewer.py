@@ -119,7 +119,7 @@ def test_host_that_ended_before_its_first_answer_is_lost_at_once(leased: Leased)
 
 @pytest.mark.parametrize("error", [HostEndedError("killed"), CallLostError("cut"), OSError("full")])
 @pytest.mark.parametrize("is_raised", [False, True])
-def test_error_of_the_engine_shortens_no_lease(
+def test_engine_error_does_not_shorten_the_lease(
     leased: Leased, error: Exception, is_raised: bool
 ) -> None:
     leased.run_due(1000)
@@ -136,7 +136,7 @@ def test_error_of_the_engine_shortens_no_lease(
     assert leased.losses == [f"the host did not renew its lease of 30 s ({error})"]
 
 
-def test_loss_is_told_once(leased: Leased) -> None:
+def test_loss_is_reported_once(leased: Leased) -> None:
     leased.run_due(1000)
     leased.handle.renewals[0].set_result(70.0)
     for now in (1031, 1031, 1100):
@@ -170,7 +170,7 @@ def test_next_look_is_at_the_end_of_the_lease(leased: Leased) -> None:
     assert leased.run_due(1030) == 1
 
 
-def test_answer_that_comes_after_a_pause_of_the_driver_saves_no_host(leased: Leased) -> None:
+def test_late_answer_after_a_driver_pause_does_not_save_the_host(leased: Leased) -> None:
     leased.run_due(1000)
     leased.handle.renewals[0].set_result(70.0)
     leased.run_due(1005)
@@ -182,7 +182,7 @@ def test_answer_that_comes_after_a_pause_of_the_driver_saves_no_host(leased: Lea
     assert len(leased.handle.tokens) == 2
 
 
-def test_stopped_renewer_loses_no_host(leased: Leased, caplog: pytest.LogCaptureFixture) -> None:
+def test_stopped_renewer_reports_no_loss(leased: Leased, caplog: pytest.LogCaptureFixture) -> None:
     leased.run_due(1000)
     leased.handle.renewals[0].set_result(70.0)
     leased.renewer.stop()
@@ -286,7 +286,7 @@ def test_thread_ends_when_its_last_host_is_lost(start: StartRenewer) -> None:
     assert lease_threads() == []
 
 
-def test_host_that_comes_while_the_thread_waits_is_renewed_at_once(
+def test_new_host_is_renewed_immediately_while_the_thread_waits(
     start: StartRenewer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease, "_INTERVAL_S", 1000.0)

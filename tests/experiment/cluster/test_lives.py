@@ -129,7 +129,7 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Observer]:
 
 
 @pytest.mark.thorough
-def test_no_act_is_seen_of_a_lost_life(tmp_path: Path, seen: Observer) -> None:
+def test_lost_host_takes_no_further_action(tmp_path: Path, seen: Observer) -> None:
     chains = ("r1", "r2")
     watched = Watched.start(tmp_path, seen, chains, 2.0)
     losses = [watched.strike("r1", "host"), watched.strike("r2", "pause")]
@@ -143,7 +143,7 @@ def test_no_act_is_seen_of_a_lost_life(tmp_path: Path, seen: Observer) -> None:
 
 
 @pytest.mark.thorough
-def test_no_act_is_seen_of_thirty_lost_lives(tmp_path: Path, seen: Observer) -> None:
+def test_thirty_lost_hosts_take_no_further_action(tmp_path: Path, seen: Observer) -> None:
     chains = ("r1", "r2", "r3", "r4")
     faults = ("host", "guard", "pause", "both")
     watched = Watched.start(tmp_path, seen, chains, 5.0)
@@ -160,7 +160,7 @@ def test_no_act_is_seen_of_thirty_lost_lives(tmp_path: Path, seen: Observer) -> 
 
 
 @pytest.mark.thorough
-def test_double_life_is_seen_without_the_lease(
+def test_two_hosts_act_at_once_without_the_lease(
     tmp_path: Path, seen: Observer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trials, "PROGRAM", NO_LEASE + trials.PROGRAM)

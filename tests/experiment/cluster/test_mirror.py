@@ -105,7 +105,7 @@ def test_the_copies_become_equal_after_any_interleaving(
         sides.require_equal()
 
 
-def test_usage_and_recordings_are_copied_and_nothing_else(sides: Sides) -> None:
+def test_only_mirrored_files_are_copied(sides: Sides) -> None:
     mirrored = {
         "agents/a/usage.json", "recordings/recording-0000.jsonl.zst", "agents/a/logs/agent.log",
         "agents/a/logs/agent.log.1.0-77", "agents/b/events.jsonl", "logs/w-pane.log",
@@ -260,7 +260,7 @@ def test_a_file_that_becomes_a_link_before_it_is_opened_is_not_read(
         "logs/a\0b", "logs/\ud800", "logs/" + "a" * 256, ".clawblox/instances/records.jsonl",
     ],
 )  # fmt: skip
-def test_other_names_are_refused(sides: Sides, name: str) -> None:
+def test_growth_with_an_unmirrored_name_is_refused(sides: Sides, name: str) -> None:
     with pytest.raises(TransferError):
         sides.mirror.apply([FileGrowth(name, 0, b"x", b"")])
     assert [*sides.driver.rglob("*")] == []
@@ -279,7 +279,7 @@ def test_other_names_are_refused(sides: Sides, name: str) -> None:
     ],
     ids=["later", "earlier", "negative", "new", "too much", "long digest"],
 )
-def test_other_offsets_and_sizes_are_refused(sides: Sides, growth: FileGrowth) -> None:
+def test_growth_with_a_wrong_offset_or_size_is_refused(sides: Sides, growth: FileGrowth) -> None:
     sides.mirror.apply([FileGrowth("logs/x", 0, b"abc", b"1")])
     with pytest.raises(TransferError):
         sides.mirror.apply([growth])
@@ -342,7 +342,7 @@ def gone(path: Path, _: Path) -> None:
         gone,
     ],
 )
-def test_nothing_is_written_through_what_is_in_the_way(
+def test_mirror_does_not_write_through_links(
     sides: Sides, tmp_path: Path, change: Callable[[Path, Path], None]
 ) -> None:
     outside = tmp_path / "outside"
@@ -367,7 +367,7 @@ def test_nothing_is_written_through_what_is_in_the_way(
         assert (sides.driver / LOG).parent.is_symlink()
 
 
-def test_a_pulled_copy_that_is_ahead_becomes_equal(sides: Sides) -> None:
+def test_pulled_copy_ahead_of_the_mirror_becomes_equal(sides: Sides) -> None:
     sides.write(LOG, b"abc")
     sides.poll_all()
     path = sides.write(LOG, b"def")

@@ -43,11 +43,11 @@ def test_on_two_nodes(scenario: str, cluster: RayCluster) -> None:
     play(scenario, cluster)
 
 
-def test_nobody_waits_for_a_head_that_is_stopped(cluster: RayCluster) -> None:
+def test_stopped_head_blocks_no_caller(cluster: RayCluster) -> None:
     play("nobody_waits_for_a_head_that_is_stopped", cluster, str(cluster.head))
 
 
-def test_a_token_of_the_driver_is_no_token_of_the_cluster(cluster: RayCluster) -> None:
+def test_driver_token_does_not_count_as_cluster_token(cluster: RayCluster) -> None:
     play("a_cluster_without_token_is_warned_about", cluster, env=TOKEN)
 
 

@@ -90,7 +90,7 @@ def lose_each_first(name: str, count: int, right: Any) -> Any:
 @pytest.mark.parametrize(
     "anyio_backend", ["asyncio", pytest.param("trio", marks=pytest.mark.thorough)]
 )
-async def test_an_answer_that_is_lost_after_the_deed_changes_nothing(alone: Scene) -> None:
+async def test_lost_answer_does_not_repeat_the_call(alone: Scene) -> None:
     engine = FaultyEngine(lose_each_first)
     made = make_remote_backend(alone.backend.directory, "chains", {}, engine=engine)
     async with serving(made) as alone.backend:
@@ -141,7 +141,7 @@ async def test_an_archive_that_arrives_damaged_is_no_checkpoint(alone: Scene) ->
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["../../escape.ckpt", "a/b.ckpt", ".hidden", "/tmp/escape.ckpt"])
-async def test_the_names_that_a_node_gives_lead_nowhere(alone: Scene, name: str) -> None:
+async def test_hostile_names_from_a_node_are_refused(alone: Scene, name: str) -> None:
     def rename(method: str, _count: int, right: Any) -> Any:
         if method == "checkpoint" and right.error is None:
             return attrs.evolve(right, value=attrs.evolve(right.value, file=name))
@@ -175,7 +175,7 @@ async def test_another_version_on_a_node_is_named(
 
 
 @pytest.mark.thorough
-async def test_hosts_that_cannot_begin_are_tried_again_but_not_for_ever(
+async def test_failing_host_starts_are_retried_a_limited_number_of_times(
     alone: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_backend, "_RETRY_S", 0.0)
@@ -206,7 +206,7 @@ async def test_a_closed_attempt_leaves_no_files_on_its_node(alone: Scene, tmp_pa
 
 
 @pytest.mark.thorough
-async def test_programs_are_looked_at_on_a_node(alone: Scene) -> None:
+async def test_programs_are_checked_on_a_node(alone: Scene) -> None:
     engine = LocalEngine({"first": 1})
     made = make_remote_backend(alone.backend.directory, "chains", {}, engine=engine)
     lost = alone.plan.but(agents=[alone.plan.agents[0].but(binary="/no/such/claude")])
@@ -219,7 +219,7 @@ async def test_programs_are_looked_at_on_a_node(alone: Scene) -> None:
         await wait_until_async(lambda: not engine.hosts)
 
 
-async def test_a_cluster_that_is_full_keeps_no_experiment_from_its_beginning(
+async def test_full_cluster_does_not_prevent_the_start_of_an_experiment(
     alone: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_backend, "_SURVEY_WAIT_S", 0.01)
@@ -237,7 +237,7 @@ class OpenEngine(LocalEngine):
     is_private = True
 
 
-async def test_keys_do_not_travel_to_a_cluster_that_anybody_can_use(alone: Scene) -> None:
+async def test_keys_are_not_sent_to_an_open_cluster(alone: Scene) -> None:
     engine = OpenEngine({"first": 1})
     made = make_remote_backend(alone.backend.directory, "chains", {}, engine=engine)
     async with serving(made):
@@ -249,7 +249,7 @@ async def test_keys_do_not_travel_to_a_cluster_that_anybody_can_use(alone: Scene
 
 
 @pytest.mark.thorough
-async def test_keys_travel_to_a_private_network_that_the_plan_calls_trusted(alone: Scene) -> None:
+async def test_keys_are_sent_to_a_network_that_the_plan_trusts(alone: Scene) -> None:
     engine = OpenEngine({"first": 1})
     engine.has_token, engine.is_private = True, False
     made = make_remote_backend(alone.backend.directory, "chains", {}, engine=engine)

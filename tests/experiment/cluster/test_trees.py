@@ -104,7 +104,7 @@ def filled(source: Path) -> Iterator[Path]:
 # -- what travels ----------------------------------------------------------------------------------
 
 
-def test_a_directory_arrives_as_it_was(filled: Path, place: Path, bundle: Path) -> None:
+def test_directory_arrives_unchanged(filled: Path, place: Path, bundle: Path) -> None:
     pack(filled, bundle)
     unpack(bundle, place / "new")
     assert read_tree(place / "new") == read_tree(filled)
@@ -128,7 +128,7 @@ def test_pipes_sockets_and_set_user_ids_stay_behind(
     assert stat.S_IMODE((place / "new" / "program").stat().st_mode) == 0o755
 
 
-def test_what_is_too_deep_stays_behind(source: Path, place: Path, bundle: Path) -> None:
+def test_paths_that_are_too_deep_are_omitted(source: Path, place: Path, bundle: Path) -> None:
     deepest = source.joinpath(*["d"] * (MAX_DEPTH + 1))
     deepest.mkdir(parents=True)
     (deepest.parent / "file").touch()
@@ -208,9 +208,7 @@ def test_a_file_that_keeps_shrinking_is_absent(source: Path, bundle: Path) -> No
 
 
 @pytest.mark.parametrize("turn", ["gone", "link", "directory"])
-def test_an_entry_that_becomes_something_else_is_absent(
-    source: Path, bundle: Path, turn: str
-) -> None:
+def test_replaced_entry_is_absent(source: Path, bundle: Path, turn: str) -> None:
     (source / "b").mkdir()
     (source / "b" / "inner").touch()
     for name in "ac":
@@ -446,7 +444,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("members", [*HOSTILE.values()], ids=[*HOSTILE])
-def test_a_hostile_bundle_leaves_nothing(
+def test_hostile_bundle_leaves_no_files(
     members: list[list[Any]], place: Path, bundle: Path
 ) -> None:
     write_bundle(bundle, members)
@@ -455,7 +453,7 @@ def test_a_hostile_bundle_leaves_nothing(
     assert [*place.iterdir()] == []
 
 
-def test_hostile_names_of_what_is_gone_change_nothing(place: Path, bundle: Path) -> None:
+def test_hostile_names_of_removed_files_are_refused(place: Path, bundle: Path) -> None:
     write_bundle(bundle, [])
     (place / "target").mkdir()
     (place / "target" / "a").touch()
@@ -470,7 +468,7 @@ def test_hostile_names_of_what_is_gone_change_nothing(place: Path, bundle: Path)
 @given(
     name=st.binary(max_size=20) | st.lists(st.sampled_from([b"..", b"a", b"", b"."])).map(b"/".join)
 )
-def test_no_name_leads_out(name: bytes) -> None:
+def test_hostile_names_cannot_leave_the_directory(name: bytes) -> None:
     with TemporaryDirectory() as directory:
         place = Path(directory, "place")
         place.mkdir()
@@ -498,7 +496,7 @@ def test_checked_names_stay_below(name: str) -> None:
     assert path.startswith("/a/b/")
 
 
-def test_a_bundle_that_is_cut_anywhere_leaves_nothing(place: Path, bundle: Path) -> None:
+def test_truncated_bundle_leaves_no_files(place: Path, bundle: Path) -> None:
     write_bundle(bundle, [TOP, member(b"d/a", size=20)], bytes(20))
     whole = bundle.read_bytes()
     for size in range(len(whole)):
@@ -525,7 +523,7 @@ def test_limits_hold_before_anything_is_written(place: Path, bundle: Path) -> No
     unpack(bundle, place / "new", TreeLimits(2, 20))
 
 
-def test_an_interrupted_unpacking_leaves_nothing(place: Path, bundle: Path) -> None:
+def test_interrupted_unpacking_leaves_no_files(place: Path, bundle: Path) -> None:
     write_bundle(bundle, [TOP, member(b"d/a", size=20)], bytes(20))
     for number in range(3):
         with pytest.raises(InterruptedError):

@@ -51,7 +51,7 @@ def test_all_generations_are_imported_with_their_workspaces(chain_dir: Path) -> 
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\n"])
-def test_lines_may_end_in_either_way(chain_dir: Path, end: str) -> None:
+def test_table_lines_may_end_in_lf_or_crlf(chain_dir: Path, end: str) -> None:
     scripts.complete(chain_dir, 1)
     table = table_path(chain_dir)
     table.write_bytes(table.read_bytes().replace(b"\r\n", end.encode()))
@@ -197,7 +197,7 @@ def test_a_bad_value_is_refused_by_its_column(chain_dir: Path, column: str, valu
         (bytes(range(128)), "must have the columns"),
     ],
 )
-def test_a_file_that_is_no_table_is_refused(chain_dir: Path, content: bytes, message: str) -> None:
+def test_file_other_than_a_table_is_refused(chain_dir: Path, content: bytes, message: str) -> None:
     table_path(chain_dir).write_bytes(content)
     assert message in refusal(chain_dir)
 
@@ -293,7 +293,7 @@ def test_bad_facts_of_an_archive_are_refused(tmp_path: Path, key: str, value: ob
         find_resume_point(path, agents=1)
 
 
-def test_a_file_that_is_no_archive_is_refused(tmp_path: Path) -> None:
+def test_file_other_than_an_archive_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "gen001-t000900.ckpt"
     path.write_bytes(b"PK\x03\x04")
     with pytest.raises(CheckpointError):

@@ -292,7 +292,7 @@ async def test_a_run_that_an_interrupted_script_left_half_done_is_set_aside(scen
         assert moved.name.startswith("old-g002.failed-")
 
 
-async def test_a_run_that_a_script_still_runs_is_left_to_it(scene: Scene) -> None:
+async def test_running_script_keeps_its_run(scene: Scene) -> None:
     scripts.begin(scene.directory)
     run_dir = scene.directory / "runs" / "old-g001"
     run_dir.mkdir()

@@ -230,7 +230,7 @@ def test_a_journal_that_another_program_changes_is_left_to_it_and_the_lines_are_
         assert [line.type for line in journal.lines] == ["opened", "saved"]
 
 
-def test_a_line_that_does_not_fit_on_the_disk_is_no_change_of_another_program(
+def test_full_disk_is_not_mistaken_for_another_writer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def write_half(fd: int, data: bytes) -> None:

@@ -197,9 +197,7 @@ def test_every_prefix_of_a_journal_has_rows() -> None:
     "stride", [101, pytest.param(1, marks=pytest.mark.thorough)], ids=["some", "every"]
 )
 @pytest.mark.parametrize("kind", sorted(TYPES))
-def test_a_torn_last_line_of_each_type_is_as_if_it_had_not_been_written(
-    tmp_path: Path, kind: str, stride: int
-) -> None:
+def test_torn_last_line_of_each_type_is_ignored(tmp_path: Path, kind: str, stride: int) -> None:
     _, lines = record()
     first = encode(lines[0])
     line = next(line for line in lines if line.type == kind)

@@ -44,20 +44,20 @@ def archive_name(order: AttemptOrder) -> str | None:
 
 
 @pytest.mark.parametrize("cause", ["setup", "secret", "plan"])
-def test_what_another_attempt_would_meet_again_is_not_tried_again(cause: str) -> None:
+def test_failure_that_would_recur_is_not_retried(cause: str) -> None:
     journal = Journal()
     fail(journal, cause)
     assert follow(journal) == Finished(status="failed")
 
 
 @pytest.mark.parametrize("cause", ["world", "agent", "start", "address", "defect", "node"])
-def test_another_failure_is_tried_again(cause: str) -> None:
+def test_other_failure_is_retried(cause: str) -> None:
     journal = Journal()
     fail(journal, cause)
     assert decide(journal).retry_reason == f"failed: {cause}"
 
 
-def test_pauses_and_interruptions_count_as_no_failures() -> None:
+def test_pauses_and_interruptions_do_not_count_as_failures() -> None:
     journal = Journal()
     attempt = journal.open("r1", 1).work()
     for _ in range(2):
@@ -110,7 +110,7 @@ def test_a_lost_node_of_an_attempt_that_has_failed_before_ends_no_chain() -> Non
 
 
 @given(st.lists(st.sampled_from(["node", "world", "address", "interrupted", "checkpoint"])))
-def test_failures_are_counted_as_words_say(endings: list[str]) -> None:
+def test_failure_count_matches_its_definition(endings: list[str]) -> None:
     journal = Journal()
     expected: list[str] = []
     for ending in endings:
@@ -155,7 +155,7 @@ def test_failures_after_the_active_time_go_back_no_further(count: int) -> None:
     assert (archive_name(order), order.phase, order.close_reason) == ("c1.ckpt", "save", "duration")
 
 
-def test_a_retry_from_the_template_begins_at_the_beginning() -> None:
+def test_retry_from_the_template_restarts_the_generation() -> None:
     journal = Journal()
     attempt = journal.open("r1", 1).work()
     attempt.checkpoint()
@@ -166,7 +166,7 @@ def test_a_retry_from_the_template_begins_at_the_beginning() -> None:
 
 
 @pytest.mark.parametrize("kind", ["periodic", "pause", "boundary"])
-def test_without_conversations_in_checkpoints_it_begins_at_the_beginning(kind: str) -> None:
+def test_retry_restarts_the_generation_if_archives_lack_conversations(kind: str) -> None:
     journal = Journal()
     attempt = journal.open("r1", 1).work()
     attempt.checkpoint(kind)

@@ -18,7 +18,7 @@ def amend(journal: Journal, revision: int, **data: object) -> None:
     journal.write("plan.amended", facts)
 
 
-def test_a_generation_keeps_the_plan_under_which_it_was_begun() -> None:
+def test_generation_keeps_the_plan_under_which_it_started() -> None:
     journal = Journal()
     journal.open("r1", 1).work()
     amend(journal, 1)
@@ -34,7 +34,7 @@ def test_a_generation_keeps_the_plan_under_which_it_was_begun() -> None:
     ]
 
 
-def test_a_plan_that_was_mended_before_anything_worked_counts_for_what_was_begun() -> None:
+def test_plan_amended_before_any_work_applies_to_started_generations() -> None:
     journal = Journal()
     journal.open("r1", 1)
     amend(journal, 1, mends=True)

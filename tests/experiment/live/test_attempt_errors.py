@@ -41,14 +41,14 @@ from clawblox.experiment.schedule.ports import AttemptError
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else value,
 )
-def test_an_error_is_blamed(error: Exception, cause: FailureCause) -> None:
+def test_attempt_error_names_its_cause(error: Exception, cause: FailureCause) -> None:
     with pytest.raises(AttemptError) as raised, as_attempt_errors("step failed"):
         raise error
     assert raised.value.cause == cause
     assert raised.value.__cause__ is error
 
 
-def test_a_full_disk_is_no_failure() -> None:
+def test_full_disk_is_not_a_failure() -> None:
     with pytest.raises(OSError, match="full") as raised, as_attempt_errors("step failed"):
         raise OSError(errno.ENOSPC, "the disk is full")
     assert raised.value.errno == errno.ENOSPC

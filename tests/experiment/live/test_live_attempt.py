@@ -136,7 +136,7 @@ async def test_agents_continue_from_a_checkpoint_in_another_attempt(
 
 
 @pytest.mark.thorough
-async def test_an_archive_that_came_alone_is_continued(alone: Scene) -> None:
+async def test_archive_without_its_run_is_continued(alone: Scene) -> None:
     await alone.prepare(alone.order())
     async with alone.open(alone.order()) as attempt:
         working = await attempt.start()
@@ -155,7 +155,7 @@ async def test_an_archive_that_came_alone_is_continued(alone: Scene) -> None:
     assert manifest.resolve(manifest.run["resume_from"]) == place / saved.file
 
 
-async def test_a_directory_that_is_in_the_way_is_no_attempt(alone: Scene) -> None:
+async def test_foreign_directory_in_the_way_fails_the_attempt(alone: Scene) -> None:
     alone.run_dir().mkdir(parents=True)
     with pytest.raises(AttemptError, match="is in the way") as raised:
         await alone.backend.prepare(alone.order())
@@ -218,7 +218,7 @@ SECOND = f"{FIRST}-r20260622T185925Z"
 
 
 @pytest.mark.thorough
-async def test_a_world_that_died_takes_no_other_attempts_world_with_it(alone: Scene) -> None:
+async def test_end_of_a_world_leaves_other_attempts_worlds_running(alone: Scene) -> None:
     await alone.prepare(alone.order())
     await alone.prepare(alone.order(SECOND))
     neighbour = Neighbour(alone)
@@ -415,7 +415,7 @@ async def test_an_agent_that_cannot_start_fails_the_attempt(alone: Scene) -> Non
     assert raised.value.cause == "start"
 
 
-async def test_an_expired_login_is_no_failure_of_the_attempt(alone: Scene) -> None:
+async def test_expired_login_is_not_a_failure_of_the_attempt(alone: Scene) -> None:
     await alone.prepare(alone.order(), api_error=401)
     async with alone.open(alone.order()) as attempt:
         await attempt.start()
@@ -544,7 +544,7 @@ async def test_a_program_of_another_version_than_the_plan_says_is_refused(alone:
     assert raised.value.cause == "setup"
 
 
-async def test_what_is_missing_is_reported_before_anything_is_started(alone: Scene) -> None:
+async def test_missing_requirements_are_reported_before_the_start(alone: Scene) -> None:
     alone.plan = alone.plan.but(agents=[alone.plan.agents[0].but(binary="/nowhere/claude")])
     with pytest.raises(AttemptError, match="nowhere") as raised:
         await alone.backend.check(alone.plan.chains()[0])

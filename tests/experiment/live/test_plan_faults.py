@@ -165,7 +165,7 @@ def programs(plan: Plan) -> list[str]:
         ),
     ],
 )
-async def test_a_world_that_cannot_be_started_so_is_found(
+async def test_unstartable_world_is_reported(
     tmp_path: Path, toml: str, spec: dict[str, Any], fault: str
 ) -> None:
     make_world(tmp_path, toml_extra=toml)
@@ -174,7 +174,7 @@ async def test_a_world_that_cannot_be_started_so_is_found(
     assert fault in await find_faults(plan, tmp_path)
 
 
-async def test_the_program_of_a_world_is_looked_for(tmp_path: Path) -> None:
+async def test_missing_program_of_a_world_is_reported(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     agent = make_agent({"start": ["true", "{prompt}"]}, **QUIET)
     lines = (world / "world.toml").read_text().splitlines()

@@ -91,7 +91,7 @@ def test_the_id_of_another_program_does_not_count(agent_dir: Path) -> None:
 # -- pruning ------------------------------------------------------------------------------------
 
 
-def test_what_can_be_made_again_is_removed_and_nothing_else(agent_dir: Path) -> None:
+def test_pruning_removes_only_recreatable_files(agent_dir: Path) -> None:
     for name in PRUNED:
         (agent_dir / name / "lib").mkdir(parents=True)
         (agent_dir / name / "lib" / "file").write_text("text")
@@ -212,7 +212,7 @@ def test_a_run_is_on_disk_before_it_has_its_name_and_then_the_name_is(
     assert synced == [("all", [f".{ATTEMPT}.partial"]), ("runs", [ATTEMPT])]
 
 
-def test_an_error_leaves_nothing(tmp_path: Path) -> None:
+def test_failed_preparation_leaves_no_directory(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), making_run(tmp_path, ATTEMPT):
         1 / 0  # noqa: B018
     assert runs(tmp_path) == []
@@ -238,7 +238,7 @@ with making_run(Path(sys.argv[1]), sys.argv[2]) as partial:
 
 
 @pytest.mark.thorough
-def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", KILLED, tmp_path, ATTEMPT], check=False)
     assert runs(tmp_path) == [f".{ATTEMPT}.partial"]
     with making_run(tmp_path, ATTEMPT):

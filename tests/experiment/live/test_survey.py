@@ -29,7 +29,7 @@ def claude(root: Path, **changes: Any) -> AgentSpec:
     return AgentSpec("claude", binary=root / "bin" / "claude", env=tuple(KEYS), **changes)
 
 
-async def test_what_an_experiment_will_use_is_measured(tmp_path: Path) -> None:
+async def test_survey_measures_resources(tmp_path: Path) -> None:
     (tmp_path / "template").mkdir()
     (tmp_path / "template" / "notes.md").write_bytes(bytes(1000))
     plan = make_plan(tmp_path, [claude(tmp_path, template=tmp_path / "template")], generations=2)

@@ -44,7 +44,7 @@ def refuse(root: Path, command: str, *, is_dry: bool = False) -> str:
 
 
 @pytest.mark.parametrize("is_dry", [False, True])
-def test_all_that_is_missing_is_in_one_error_with_its_lines(tmp_path: Path, is_dry: bool) -> None:
+def test_all_missing_things_are_in_one_error_with_their_lines(tmp_path: Path, is_dry: bool) -> None:
     error = refuse(tmp_path, '{ start = ["no-such-agent", "{prompt}"] }', is_dry=is_dry)
     assert "score: there is no such module" in error
     assert "'no-such-agent' is not on PATH" in error

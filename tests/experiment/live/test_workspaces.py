@@ -144,7 +144,7 @@ def make_sparse(path: Path, size: int = 8 << 40) -> None:
     os.truncate(path, size)
 
 
-def test_a_file_that_is_too_large_does_not_come_along_and_is_listed(place: Place) -> None:
+def test_file_that_is_too_large_is_omitted_and_listed(place: Place) -> None:
     write(place.previous, "notes.md")
     make_sparse(place.previous / "big")
     os.mkfifo(place.previous / "pipe")
@@ -153,7 +153,7 @@ def test_a_file_that_is_too_large_does_not_come_along_and_is_listed(place: Place
     assert list(digest_workspaces(place.run)) == [AGENT]
 
 
-def test_the_largest_files_of_too_large_a_workspace_do_not_come_along(
+def test_largest_files_of_an_oversized_workspace_are_omitted(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workspaces, "_ARCHIVED", workspaces._Limits(1000, 1500))
@@ -258,7 +258,7 @@ def test_a_directory_in_place_of_a_file_of_the_world_is_left_out(place: Place) -
     assert (workspace / "world" / "world.toml").is_file()
 
 
-def test_a_world_may_keep_its_source_to_itself(place: Place) -> None:
+def test_world_can_withhold_its_source(place: Place) -> None:
     place.configure("source_workspace = false")
     assert not (place.begin() / "world").exists()
 
@@ -341,12 +341,12 @@ OBEYED = (
 TEXTS = (".claude/skills/fly/SKILL.md", "AGENTS.md", "CLAUDE.md", "notes: day 1.md", "SOUL.md")
 
 
-def test_what_programs_obey_unasked_is_not_inherited(place: Place) -> None:
+def test_settings_that_programs_execute_automatically_are_not_inherited(place: Place) -> None:
     write(place.previous, *OBEYED, *TEXTS)
     assert content(place.inherit()) == set(TEXTS)
 
 
-def test_a_template_keeps_what_its_author_put_into_it(place: Place) -> None:
+def test_template_files_are_all_copied(place: Place) -> None:
     write(place.template, *OBEYED, *TEXTS)
     assert content(place.begin()) == {*OBEYED, *TEXTS}
 

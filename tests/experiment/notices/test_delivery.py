@@ -84,7 +84,7 @@ async def test_a_command_that_does_not_end_is_ended_with_all_that_it_started(
     assert not is_alive(int((tmp_path / "pid").read_text()))
 
 
-async def test_what_a_command_leaves_behind_is_ended(tmp_path: Path) -> None:
+async def test_processes_left_by_a_command_are_ended(tmp_path: Path) -> None:
     await run(tmp_path, "setsid sleep 1000 >/dev/null 2>&1 & echo $! > pid")
     assert not is_alive(int((tmp_path / "pid").read_text()))
 

@@ -85,7 +85,7 @@ async def test_the_end_is_announced_again_only_after_more_generations(scene: Tol
         assert scene.events() == told
 
 
-async def test_the_end_of_some_chains_is_not_the_end(scene: Told) -> None:
+async def test_end_of_some_chains_is_not_announced_as_the_end(scene: Told) -> None:
     async with scene.experiment(scene.plan(repeats=2)) as exp, anyio.create_task_group() as tasks:
         tasks.start_soon(scene.tick)
         await exp.run(["r2"])
@@ -136,7 +136,7 @@ async def test_a_defect_is_announced_as_a_failure(scene: Told) -> None:
     assert {told["event"] for told in scene.take()} == {"failure"}
 
 
-async def test_what_needs_a_person_is_announced_while_others_work(scene: Told) -> None:
+async def test_pause_that_needs_a_person_is_announced_while_others_work(scene: Told) -> None:
     scene.backend.troubles["r1"] = [Trouble(1e9, "secret"), Trouble(1e9, "secret")]
     await run(scene, scene.plan(repeats=2))
     (told,) = scene.take()
@@ -209,7 +209,7 @@ async def test_a_stop_on_request_is_not_announced(scene: Told) -> None:
 
 
 @pytest.mark.parametrize("type_", ["session.ended", "hook.called"])
-async def test_what_a_killed_process_had_not_recorded_is_announced_at_the_next_open(
+async def test_unrecorded_notice_of_a_killed_process_is_sent_at_the_next_open(
     scene: Told, type_: str
 ) -> None:
     plan = scene.plan(limits={**NO_LIMITS, "dollars": 0.3}, generations=9)
@@ -232,7 +232,7 @@ async def test_a_hook_is_free_at_a_resume_and_gets_no_earlier_events(scene: Told
     assert scene.events() == []
 
 
-async def test_a_hook_that_fails_changes_nothing_and_is_not_called_again(scene: Told) -> None:
+async def test_failed_hook_is_ignored_and_not_called_again(scene: Told) -> None:
     scene.program.write_text("#!/bin/sh\ncat >> $(dirname $0)/told\necho no network\nexit 1\n")
     for told in ([("done", "", False)], []):
         assert (await run(scene, scene.plan())).status == "done"

@@ -207,7 +207,7 @@ def test_further_values_and_conditions_are_free() -> None:
     }
 
 
-def test_a_value_that_no_chain_uses_is_no_change() -> None:
+def test_unused_value_is_not_a_change() -> None:
     assert change(SWEPT, agents=agents(model="unused")) == ()
 
 
@@ -274,7 +274,7 @@ OLD_SAVE = (
 )
 
 
-def test_never_is_never_accepted() -> None:
+def test_unchangeable_field_cannot_be_accepted() -> None:
     changes = change(OLD, agents=agents(model="opus"))
     with pytest.raises(PlanChangedError):
         require_acceptable(changes, ["duration", "budget", "world"])

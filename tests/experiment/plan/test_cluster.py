@@ -95,7 +95,9 @@ def test_the_refusal_of_a_client_says_what_to_do() -> None:
         ({"sweep": {"world.port": [8000, 8001]}}, "sweep.world.port"),
     ],
 )
-def test_what_only_this_machine_can_have_is_refused(fields: dict[str, Any], key: str) -> None:
+def test_settings_for_this_machine_are_refused_with_a_cluster(
+    fields: dict[str, Any], key: str
+) -> None:
     make_plan(**fields)
     with pytest.raises(ConfigError, match="must be left out with a cluster") as caught:
         make_plan(cluster={}, **fields)
@@ -103,7 +105,7 @@ def test_what_only_this_machine_can_have_is_refused(fields: dict[str, Any], key:
 
 
 @pytest.mark.parametrize("path", ["cluster", "cluster.cpus"])
-def test_no_condition_has_another_cluster(path: str) -> None:
+def test_conditions_cannot_change_the_cluster(path: str) -> None:
     with pytest.raises(ConfigError) as caught:
         make_plan(sweep={path: [1, 2]})
     message = f"sweep.{path}: no such path: cluster is the same in all conditions"

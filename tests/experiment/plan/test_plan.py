@@ -206,9 +206,7 @@ def test_the_world_can_be_an_address() -> None:
     ("limits", "key"),
     [({"agents": 1}, "limits.agents"), ({"per_model": {"opus": 1}}, "limits.per_model.opus")],
 )
-def test_limits_that_would_let_no_world_start_are_refused(
-    limits: dict[str, object], key: str
-) -> None:
+def test_limits_that_prevent_every_start_are_refused(limits: dict[str, object], key: str) -> None:
     agents = [AgentSpec("claude", model="opus"), AgentSpec("claude", model="opus")]
     with pytest.raises(ConfigError, match="at least 2") as caught:
         Plan("worlds/panda", agents, limits=limits)

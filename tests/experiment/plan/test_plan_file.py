@@ -155,7 +155,7 @@ def test_a_missing_key_is_reported_at_its_table(tmp_path: Path) -> None:
         ("world = 'w'\nagents = [{driver='kimi'}]\nconditions = [3]", "conditions.0: must be"),
     ],
 )
-def test_documents_that_are_no_plans_are_refused(text: str, message: str) -> None:
+def test_documents_other_than_plans_are_refused(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Plan.loads(text)
     assert message in str(caught.value)
@@ -274,7 +274,7 @@ def test_loading_is_the_inverse_of_dumping(plan: Plan) -> None:
     assert loaded.chains() == plan.chains()
 
 
-def test_a_fault_that_is_found_later_has_its_place_in_the_file(tmp_path: Path) -> None:
+def test_fault_found_later_has_its_line_in_the_file(tmp_path: Path) -> None:
     text = """name = "exp"
 world = "w"
 save = { before = 60 }

@@ -99,7 +99,7 @@ def test_variables_of_a_world_in_a_list_are_shown_as_a_table_without_their_value
         "agents = [{ driver = 'claude' }]\nworld = 'w'\nconditions = [{ set = {} }]",
     ],
 )
-def test_a_fault_in_what_a_plan_needs_hides_no_other_fault(head: str) -> None:
+def test_fault_in_a_required_value_hides_no_other_fault(head: str) -> None:
     error = refuse(f"{head}\ngenerations = '3'\nduration = true\nretry = {{ attempts = 'x' }}")
     keys = {fault.key for fault in (error, *error.others)}
     assert {"generations", "duration", "retry.attempts"} < keys

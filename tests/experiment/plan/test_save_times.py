@@ -39,7 +39,7 @@ def test_saving_takes_300_seconds_but_a_quarter_at_most_unless_the_plan_says_mor
     assert Plan.loads(plan.dumps()).saving_s == seconds
 
 
-def test_a_time_that_leaves_none_for_work_is_an_error_with_key_and_value() -> None:
+def test_saving_time_without_time_for_work_is_an_error() -> None:
     require_time_to_work(make_plan(duration=301, save={"before": 300}))
     for duration in (300, 120):
         with pytest.raises(ConfigError, match=r"save\.before: must be less than") as caught:

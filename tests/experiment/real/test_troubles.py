@@ -58,7 +58,7 @@ def test_a_limit_that_lasts_too_long_ends_the_run_as_a_pause(tmp_path: Path) -> 
 
 
 @pytest.mark.thorough
-def test_an_expired_login_pauses_the_experiment_which_the_same_program_continues(
+def test_expired_login_pauses_the_experiment_until_the_next_run(
     tmp_path: Path,
 ) -> None:
     expired = {"after": 2, "times": 1, "status": 401}
@@ -142,7 +142,7 @@ def test_a_full_disk_ends_worlds_and_agents_and_the_run_as_a_pause(tmp_path: Pat
 
 
 @pytest.mark.thorough
-def test_an_address_that_is_taken_is_no_reason_to_go_back_to_an_older_checkpoint(
+def test_address_in_use_keeps_the_latest_checkpoint(
     tmp_path: Path,
 ) -> None:
     trial = make_trial(tmp_path, turns=20, retry={"delay": 0.0, "attempts": 2})
@@ -189,7 +189,7 @@ def test_a_workspace_with_traps_is_inherited_without_them(tmp_path: Path) -> Non
 
 
 @pytest.mark.thorough
-def test_lines_of_a_megabyte_do_no_harm(tmp_path: Path) -> None:
+def test_lines_of_a_megabyte_are_harmless(tmp_path: Path) -> None:
     trial = make_trial(tmp_path, turns=2, faults={"oversize": 1 << 20})
     assert trial.run() == (0, {"status": "done", "text": ""})
 

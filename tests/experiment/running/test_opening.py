@@ -78,7 +78,7 @@ async def test_an_amendment_that_leaves_no_time_for_work_is_refused(
     assert len(read_experiment(scene.directory).plans.revisions) == 1
 
 
-async def test_what_the_scripts_began_is_continued_whatever_time_it_leaves(scene: Scene) -> None:
+async def test_script_experiments_are_continued_with_any_saving_time(scene: Scene) -> None:
     scripts.begin(scene.directory)
     scripts.complete(scene.directory, 1, run_id="old-g001")
     plan = scene.plan(layout="flat", run_prefix="old", **LONG_SAVE)
@@ -130,7 +130,7 @@ async def fail(scene: Scene, **changes: Any) -> None:
         {"sweep": {"agents.*.model": ["fable", "opus"]}, "repeats": 2},
     ],
 )
-async def test_a_plan_that_never_worked_is_mended_by_a_resume(
+async def test_resume_can_amend_a_plan_that_never_worked(
     scene: Scene, changes: dict[str, Any]
 ) -> None:
     await fail(scene)
@@ -167,7 +167,7 @@ async def test_even_a_plan_that_never_worked_keeps_the_names_of_its_files(
         await run(scene, scene.plan(**changes))
 
 
-async def test_a_plan_that_has_worked_is_not_mended(scene: Scene) -> None:
+async def test_resume_cannot_amend_a_plan_that_has_worked(scene: Scene) -> None:
     scene.backend.troubles = {"r1": [Trouble(1.0, "world"), Trouble(0, "world")]}
     assert (await run(scene, scene.plan(retry={"attempts": 1}))).status == "failed"
     with pytest.raises(PlanChangedError):

@@ -30,7 +30,7 @@ async def test_a_pause_is_as_long_as_the_limit_has_lasted_whatever_was_tried_mea
 
 
 @pytest.mark.parametrize(("reason", "blocking"), [("limit", "limit"), ("auth", None)])
-async def test_what_an_earlier_run_has_met_is_waited_for_except_for_a_login(
+async def test_limit_of_an_earlier_run_is_awaited_except_for_a_login(
     reason: PauseReason, blocking: PauseReason | None
 ) -> None:
     clock = SimulatedClock()
@@ -42,7 +42,7 @@ async def test_what_an_earlier_run_has_met_is_waited_for_except_for_a_login(
     assert accounts.blocking([ACCOUNT], "r1") is None
 
 
-async def test_an_end_in_the_past_is_no_end_so_tries_become_rarer() -> None:
+async def test_limit_end_in_the_past_is_ignored_so_probes_become_rarer() -> None:
     simulation = Simulation(make_plan(retry={"longest_pause": "1h"}))
     ends = (-3600.0, -1.0, 0.0, -3600.0, -1e6, -3600.0, -3600.0)
     simulation.backend.troubles["r1"] = [Trouble(0, "limit", lasts=lasts) for lasts in ends]
@@ -62,7 +62,7 @@ async def test_an_end_in_the_past_is_no_end_so_tries_become_rarer() -> None:
     )
 
 
-async def test_ends_that_come_again_and_again_are_tried_once_a_minute_at_most() -> None:
+async def test_repeated_limit_ends_are_probed_at_most_once_a_minute() -> None:
     simulation = Simulation(make_plan(retry={"longest_pause": "10m"}))
     simulation.backend.troubles["r1"] = [Trouble(0, "limit", lasts=2.0)] * 100
     assert await simulation.run()

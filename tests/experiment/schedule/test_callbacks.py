@@ -66,7 +66,7 @@ ATTEMPT = Attempt()
         {str(number): 1.0 for number in range(257)},
     ],
 )
-async def test_what_is_no_score_is_an_error(scores: Any) -> None:
+async def test_invalid_score_is_an_error(scores: Any) -> None:
     async def score(_end: Any) -> Any:
         return scores
 
@@ -76,7 +76,7 @@ async def test_what_is_no_score_is_an_error(scores: Any) -> None:
     assert scored["error"].startswith("score: must return a number such as 5, ")
 
 
-async def test_scores_are_numbers() -> None:
+async def test_numbers_of_any_kind_are_scores() -> None:
     async def score(_end: Any) -> Any:
         return {"cubes": 3, "time": 1.5, "share": Fraction(1, 4)}
 
@@ -244,7 +244,7 @@ async def test_a_function_that_never_returns_is_left_behind(
 
 
 @pytest.mark.parametrize("error", [SystemExit("enough"), KeyboardInterrupt()])
-async def test_a_function_that_exits_ends_nothing_but_itself(error: BaseException) -> None:
+async def test_function_that_exits_ends_only_itself(error: BaseException) -> None:
     def score(_end: Any) -> float:
         raise error
 
@@ -253,7 +253,7 @@ async def test_a_function_that_exits_ends_nothing_but_itself(error: BaseExceptio
     assert scored["error"].startswith("RuntimeError: it raised ")
 
 
-async def test_an_error_names_the_line_of_the_function_that_called_what_failed() -> None:
+async def test_error_names_the_line_of_the_hook_function() -> None:
     def score(_end: Any) -> float:
         return float("three")
 

@@ -74,7 +74,7 @@ async def test_generations_follow_each_other_and_inherit_workspaces() -> None:
 
 
 @pytest.mark.parametrize("is_written", [False, True])
-async def test_killed_at_every_line_and_resumed_the_generations_are_committed_once(
+async def test_generations_killed_at_every_line_are_committed_once(
     is_written: bool,
 ) -> None:
     length = len(WHOLE) * 2 + 2
@@ -104,7 +104,9 @@ async def test_killed_at_every_line_and_resumed_the_generations_are_committed_on
         ("end", "score", 3300.0),
     ],
 )
-async def test_what_continues_after_a_line(killed_after: str, phase: str, elapsed: float) -> None:
+async def test_attempt_continues_as_documented_after_each_line(
+    killed_after: str, phase: str, elapsed: float
+) -> None:
     complete = Simulation(make_plan())
     assert await complete.run()
     (first, *_) = (
@@ -194,7 +196,7 @@ async def test_three_failed_checkpoints_in_a_row_pause_the_chain() -> None:
     assert simulation.types().count("checkpoint.failed") == 3
 
 
-async def test_failed_checkpoints_with_others_in_between_pause_nothing() -> None:
+async def test_failed_checkpoints_between_others_do_not_pause() -> None:
     simulation = Simulation(make_plan())
     simulation.backend.troubles["r1"] = [Trouble(1e9, "shaky")]
     assert await simulation.run()

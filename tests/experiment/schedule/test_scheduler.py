@@ -68,7 +68,7 @@ async def test_no_more_agents_run_than_the_plan_allows() -> None:
     assert simulation.backend.most_open == 2
 
 
-async def test_the_money_closes_what_runs_and_starts_nothing_new() -> None:
+async def test_spent_money_closes_running_generations_and_prevents_starts() -> None:
     plan = make_plan(generations=5, repeats=2, limits={"dollars": 0.9})
     simulation = Simulation(plan)
     assert await simulation.run()
@@ -87,7 +87,7 @@ async def test_the_money_closes_what_runs_and_starts_nothing_new() -> None:
     assert len([line for line in simulation.journal.lines if line.type == "opened"]) == 4
 
 
-async def test_budgets_that_exceed_the_money_are_not_begun() -> None:
+async def test_attempts_with_budgets_above_the_money_do_not_start() -> None:
     agents = [AgentSpec("claude", name="Eko", budget={"usd": 0.5})]
     plan = make_plan(repeats=3, limits={"dollars": 1.1}).but(agents=agents)
     simulation = Simulation(plan)
@@ -97,7 +97,7 @@ async def test_budgets_that_exceed_the_money_are_not_begun() -> None:
     assert simulation.scheduler.pauses["r3"].reason == "dollars"
 
 
-async def test_a_session_ends_that_has_no_money_from_the_beginning() -> None:
+async def test_run_without_money_ends_at_its_start() -> None:
     simulation = Simulation(make_plan(repeats=2, limits={"dollars": 0.3}))
     assert await simulation.run()
     assert simulation.scheduler.spending.ended_usd > 0.3
@@ -109,7 +109,7 @@ async def test_a_session_ends_that_has_no_money_from_the_beginning() -> None:
     ]
 
 
-async def test_the_wall_time_closes_what_runs() -> None:
+async def test_wall_time_closes_running_generations() -> None:
     simulation = Simulation(make_plan(generations=5, limits={"wall": 5000.0}))
     assert await simulation.run()
     assert simulation.scheduler.halted is not None
@@ -118,7 +118,7 @@ async def test_the_wall_time_closes_what_runs() -> None:
     assert simulation.types()[-1] == "committed"
 
 
-async def test_a_low_disk_starts_nothing_new_until_there_is_room() -> None:
+async def test_low_disk_prevents_starts_until_there_is_room() -> None:
     simulation = Simulation(make_plan(repeats=2, limits={"worlds": 1, "min_free": 1000}))
 
     async def fill(_scheduler: Scheduler) -> None:
@@ -151,7 +151,7 @@ async def test_a_full_disk_stops_everything_and_the_same_call_continues() -> Non
 
 
 @pytest.mark.parametrize("cause", ["world", "agent"])
-async def test_what_fails_on_a_full_disk_is_a_pause(cause: str) -> None:
+async def test_failure_on_a_full_disk_is_a_pause(cause: str) -> None:
     simulation = Simulation(make_plan(limits={"min_free": None}))
     simulation.backend.troubles["r1"] = [Trouble(1000.0, cause)]
     simulation.backend.free = 1000

@@ -126,7 +126,7 @@ def test_a_fault_names_the_file_and_the_line(
         assert (caught.value.key, caught.value.path, caught.value.line) == ("--score", file, line)
 
 
-def test_a_name_like_no_other_gets_the_functions_that_there_are(tmp_path: Path) -> None:
+def test_unknown_function_name_lists_the_existing_functions(tmp_path: Path) -> None:
     text = f"from os.path import join\nLIMIT = 3\n{GOLD.format(number=3)}"
     write(tmp_path / "scores.py", text)
     with pytest.raises(ConfigError) as caught:

@@ -18,7 +18,7 @@ PRICE = Price(input=10.0, output=100.0)
 PRICES = {"gpt-6": {"input": 0.0, "output": 100.0}}  # as the fakes report
 
 
-def test_a_reported_cost_is_no_estimate() -> None:
+def test_reported_cost_is_not_an_estimate() -> None:
     assert compute_cost(used(10, 2.0), PRICE) == Cost(2.0)
 
 

@@ -50,7 +50,7 @@ async def test_chains_have_sessions_of_tmux_of_their_own(tmp_path: Path) -> None
         assert {row["duration_seconds"] for row in written} == {"3600"}
 
 
-async def test_the_only_chain_has_the_names_of_the_public_scripts(tmp_path: Path) -> None:
+async def test_single_chain_uses_the_names_of_the_public_scripts(tmp_path: Path) -> None:
     plan = make_plan(layout="flat", repeats=1, tmux="gen", run_prefix="panda-r1")
     journal = Journal()
     attempt = journal.open("r1", 1)

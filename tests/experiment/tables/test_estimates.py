@@ -33,7 +33,7 @@ NUMBERS = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30)
         (120, 0.95, 1.979930),
     ],
 )
-def test_t_is_that_of_the_printed_tables(degrees: int, level: float, expected: float) -> None:
+def test_t_quantiles_match_printed_tables(degrees: int, level: float, expected: float) -> None:
     assert find_t(degrees, level) == pytest.approx(expected, abs=1e-5)
 
 
@@ -42,7 +42,7 @@ def test_t_approaches_the_normal_distribution() -> None:
     assert normal < find_t(2000) < find_t(1999) < normal + 0.002
 
 
-def test_an_estimate_is_that_of_the_textbook() -> None:
+def test_estimate_matches_the_textbook() -> None:
     found = estimate([1, 2, 3, 6])
     assert (found.n, found.mean, found.median) == (4, 3.0, 2.5)
     assert found.standard_error == pytest.approx(math.sqrt(14 / 3) / 2)
@@ -66,7 +66,7 @@ def test_a_quantile_is_between_the_least_and_the_greatest(
     assert low <= middle <= high or math.isclose(low, high)
 
 
-def test_quantiles_are_those_of_the_standard_library() -> None:
+def test_quantiles_match_the_standard_library() -> None:
     values = [3, 1, 4, 1, 5, 9, 2, 6]
     expected = statistics.quantiles(values, n=4, method="inclusive")
     assert find_quantiles(values, [0.25, 0.5, 0.75]) == pytest.approx(expected)

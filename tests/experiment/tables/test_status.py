@@ -128,7 +128,7 @@ def test_attempts_that_were_lost_are_counted_by_node(journal: Journal) -> None:
     assert make_status_from(journal).lost == {"n1": 2, "n3": 1}
 
 
-def test_a_session_that_has_ended_says_why_chains_wait_until_the_next(journal: Journal) -> None:
+def test_ended_run_records_why_chains_wait(journal: Journal) -> None:
     until = "2026-06-22T21:40:00Z"
     journal.open("r1", 1).work().end("paused", reason="limit", text="Eko: limit", until=until)
     journal.open("r2", 1).work().end("interrupted")
@@ -245,7 +245,7 @@ def test_all_attempts_count_as_spent_and_the_running_one_too(journal: Journal) -
     assert (status.spent_usd, status.limit_usd, status.is_estimated) == (1.75, 20.0, False)
 
 
-def test_elapsed_time_is_that_of_all_sessions(journal: Journal) -> None:
+def test_elapsed_time_is_the_sum_of_all_runs(journal: Journal) -> None:
     journal.write("session.ended", {"reason": "request", "elapsed_s": 100.0})
     journal.write("session.begun", {"pid": 8})
     journal.wait(3)
@@ -257,7 +257,7 @@ def test_elapsed_time_is_that_of_all_sessions(journal: Journal) -> None:
     ("limits", "repeats", "hours"),
     [({"worlds": 4}, 6, 4.5), ({"worlds": 4}, 1, 3.0), ({"worlds": 9, "agents": 4}, 6, 9.0)],
 )
-def test_the_rest_takes_at_least_its_hours_over_the_places(
+def test_forecast_divides_the_remaining_time_by_the_slots(
     limits: dict[str, int], repeats: int, hours: float
 ) -> None:
     assert make_status_from(Journal(), limits=limits, repeats=repeats).forecast_s == hours * HOUR
