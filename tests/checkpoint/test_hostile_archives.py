@@ -852,7 +852,7 @@ def test_a_file_list_that_disagrees_with_the_members_is_refused(refuse, change):
     refuse(
         archive(metadata_member(document), *good_members()),
         CheckpointFormatError,
-        "manifest|in the",
+        "the file list of metadata.json|in the archive",
     )
 
 
