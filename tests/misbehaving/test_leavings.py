@@ -131,11 +131,6 @@ def test_world_floods_while_it_serves(tmp_path: Path) -> None:
         assert world.ask("GET", "/api.md").status == 200
 
 
-def test_world_writes_an_endless_line(tmp_path: Path) -> None:
-    with running_world(tmp_path, "--long-line", "300000") as world:
-        assert "\n" + "y" * 300_000 in world.log
-
-
 def test_world_writes_bytes_that_are_not_utf8(tmp_path: Path) -> None:
     with running_world(tmp_path, "--raw-bytes") as world:
         log = (world.directory / "world.log").read_bytes()

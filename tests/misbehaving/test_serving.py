@@ -207,19 +207,15 @@ def test_snapshot_is_compressed_without_a_request(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------- sessions
 
 
-@pytest.mark.parametrize(
-    ("fault", "status", "body"),
-    [("status-500", 500, b"out of bodies"), ("not-json", 200, b"welcome!")],
-)
-def test_joining_fails(tmp_path: Path, fault: str, status: int, body: bytes) -> None:
-    with running_world(tmp_path, "--join", fault) as world:
+def test_joining_fails(tmp_path: Path) -> None:
+    with running_world(tmp_path, "--join", "status-500") as world:
         answer = world.ask("POST", "/join?name=Rocky")
-    assert (answer.status, answer.body) == (status, body)
+    assert (answer.status, answer.body) == (500, b"out of bodies")
 
 
 @pytest.mark.parametrize(
     ("fault", "session"),
-    [("another-session", "another"), ("bad-session", "two\r\nlines"), ("no-session", None)],
+    [("another-session", "another"), ("no-session", None)],
 )
 def test_joining_gives_a_wrong_session(tmp_path: Path, fault: str, session: str | None) -> None:
     with running_world(tmp_path) as world:
@@ -227,11 +223,6 @@ def test_joining_gives_a_wrong_session(tmp_path: Path, fault: str, session: str 
         world.set(join=fault)
         answer = world.ask("POST", "/join?name=Rocky", headers=own).json()
     assert answer.get("session") == session
-
-
-def test_joining_answers_a_list(tmp_path: Path) -> None:
-    with running_world(tmp_path, "--join", "not-an-object") as world:
-        assert isinstance(world.ask("POST", "/join").json(), list)
 
 
 def test_joining_answers_with_additional_members(tmp_path: Path) -> None:

@@ -533,11 +533,8 @@ DOC_FAULTS: dict[str, Callable[[Peer], None]] = {
 
 JOIN_FAULTS: dict[str, Callable[[Peer, dict[str, str]], None]] = {
     "another-session": lambda peer, agent: peer.answer_json({**agent, "session": "another"}),
-    "bad-session": lambda peer, agent: peer.answer_json({**agent, "session": "two\r\nlines"}),
     "no-session": lambda peer, _: peer.answer_json({"agent_id": "agent-1"}),
     "extra-fields": lambda peer, agent: peer.answer_json({**agent, "spawn": {"x": 1.5}}),
-    "not-an-object": lambda peer, agent: peer.answer_json([agent["session"]]),
-    "not-json": lambda peer, _: peer.answer(b"welcome!"),
     "status-500": lambda peer, _: peer.answer(b"out of bodies", 500),
     "hang": lambda peer, _: peer.linger(),
     "first-session": lambda peer, agent: peer.answer_json(agent),
