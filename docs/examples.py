@@ -1,12 +1,12 @@
-"""Runs the examples of the pages, and writes what they print below them.
+"""Runs the examples of the pages, and writes their output below them.
 
-    python -m docs.examples             # run all, and write what has changed
+    python -m docs.examples             # run all, and write the changes
     python -m docs.examples --check     # run all, and compare
 
 An example is a ``python`` or ``bash`` block with a ``text`` block below it, its output. A comment
-above a block tells more:
+above a block may add:
 
-- ``<!-- first terminal: "WORDS" -->``: the block runs beside those below it, which begin when it
+- ``<!-- first terminal: "WORDS" -->``: the block runs beside those below it, which start when it
   has printed the words, until one of them ends it. It needs no output below it.
 - ``<!-- until "WORDS" -->``: Ctrl-C is pressed when the block has printed the words.
 
@@ -243,7 +243,7 @@ class _Running:
 
     @property
     def output(self) -> str:
-        """What it has printed so far."""
+        """The text printed so far."""
         text = self._printed.decode(errors="replace")
         return text.replace(str(self._directory.resolve()), _HOME)
 
@@ -279,7 +279,7 @@ class _Running:
         return self.output
 
     def _read(self, timeout: float) -> bool:
-        """Read what is printed next; return False at the end, and when nothing came in time."""
+        """Read the next output; return False at the end, and when nothing came in time."""
         assert self.process.stdout is not None
         if not select.select([self.process.stdout], [], [], timeout)[0]:
             return False

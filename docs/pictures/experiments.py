@@ -176,7 +176,7 @@ _SOURCES: Final[Sequence[tuple[int, int, str, Colour]]] = (
     (6, 6, "the end", "third"),
     (7, 8, "its files alone", "fourth"),
 )
-"""First and last step, and where a generation continues that was killed after one of them."""
+"""First and last step of a range, and the continuation after a kill in that range."""
 
 
 def draw_steps() -> Canvas:

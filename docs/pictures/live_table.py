@@ -99,7 +99,7 @@ class Terminal:
 
 
 def take_frame() -> str:
-    """Run worlds and return what the terminal shows of them."""
+    """Run worlds and return their table as the terminal shows it."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         (directory / "examples").symlink_to(_ROOT / "examples")

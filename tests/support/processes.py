@@ -31,7 +31,7 @@ class Process(NamedTuple):
 
     @property
     def is_settled(self) -> bool:
-        """Whether it began so long ago that it executes the program that it was made for."""
+        """True if it has run long enough to execute its own program."""
         now = time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
         return self.start_time < now - SETTLED_S * os.sysconf("SC_CLK_TCK")
 
