@@ -121,12 +121,12 @@ def describe_next_steps(loaded: Mapping[str, Any], run_dir: Path, world_dir: Pat
     states = loaded["metadata"].get("agents")
     for name, directory in loaded["agents"].items():
         state = states.get(name) if isinstance(states, Mapping) else None
-        facts = _with_session(state or {}, loaded["metadata"], directory)
+        facts = _with_conversation(state or {}, loaded["metadata"], directory)
         lines.append(_describe_agent_start(directory, facts))
     return "\n".join(["To continue:", *(f"  {line}" for line in lines)]) if lines else ""
 
 
-def _with_session(
+def _with_conversation(
     state: Mapping[str, Any], metadata: Mapping[str, Any], directory: Path
 ) -> Mapping[str, Any]:
     """Return the facts of an agent, completed by the conversation in its directory."""
@@ -135,23 +135,27 @@ def _with_session(
     if format_ is None or state.get("session_id") is not None:
         return state
     try:
-        session_id = format_.recorded_id(directory)
+        conversation_id = format_.recorded_id(directory)
     except CheckpointError:
         return state
-    return {**state, "session_format": format_.name, "session_id": session_id}
+    return {**state, "session_format": format_.name, "session_id": conversation_id}
 
 
 def _describe_agent_start(directory: Path, state: Mapping[str, Any]) -> str:
     workspace = _word(directory / "workspace")
     format_ = FORMATS.get(str(state.get("session_format")))
-    session = str(state.get("session_id"))
+    conversation_id = str(state.get("session_id"))
     # The metadata of a foreign archive may have any form.
-    if format_ is None or not format_.program.id_pattern.fullmatch(session):
+    if format_ is None or not format_.program.id_pattern.fullmatch(conversation_id):
         name = printable(directory.name)
         return f"# {name} has no conversation to resume; its workspace is {workspace}"
     here = directory.absolute()
     home = quote_words([str(here / str(state.get("state_dir") or STATE_DIR))])
-    words = [f"{format_.program.state_variable}={home}", quote_words(format_.resume_words), session]
+    words = [
+        f"{format_.program.state_variable}={home}",
+        quote_words(format_.resume_words),
+        conversation_id,
+    ]
     prompt = here / "runtime" / "system_prompt.md"
     if format_.system_prompt_option is not None and prompt.is_file():
         words += [format_.system_prompt_option, f'"$(cat {quote_words([str(prompt)])})"']
@@ -251,7 +255,7 @@ def _describe_agents(archive: Archive) -> str:
     rows = [
         (
             printable(name),
-            *_describe_session(agents, name),
+            *_describe_conversation(agents, name),
             str(counts[name]),
             format_bytes(sizes[name]),
         )
@@ -260,12 +264,12 @@ def _describe_agents(archive: Archive) -> str:
     return format_table(("AGENT", "BACKEND", "SESSION", "", "FILES", "SIZE"), rows) if rows else ""
 
 
-def _describe_session(agents: object, name: str) -> tuple[str, str, str]:
+def _describe_conversation(agents: object, name: str) -> tuple[str, str, str]:
     state = agents.get(name) if isinstance(agents, Mapping) else None
     if not isinstance(state, Mapping):
         return "", "", ""
-    backend, session = (_text(state.get(key)) for key in ("backend", "session_id"))
-    return backend, session, "mid-turn" if state.get("mid_turn") else ""
+    backend, conversation_id = (_text(state.get(key)) for key in ("backend", "session_id"))
+    return backend, conversation_id, "mid-turn" if state.get("mid_turn") else ""
 
 
 def _describe_contacts(metadata: Mapping[str, Any]) -> str:
