@@ -177,7 +177,9 @@ def test_trajectory_without_an_agent_is_refused(call: Start, tmp_path: Path) -> 
 def test_trajectory_to_a_missing_directory_is_refused(call: Start, told: AgentDir) -> None:
     command = call("trajectory", str(told.path), "-o", "missing/eko.json")
     assert command.wait() == 1
-    assert command.err == "Error: Path 'missing' does not exist\n  hint: make it first\n"
+    assert (
+        command.err == "Error: Path 'missing' does not exist\n  hint: create the directory first\n"
+    )
 
 
 # -- ps -----------------------------------------------------------------------------------------
