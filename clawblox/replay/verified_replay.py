@@ -1,7 +1,7 @@
 """A verified replay: a new process of the world repeats a recording, and clawblox compares.
 
-The process gets a script without any result, and records what it does with it; it is given neither
-the recording nor its path. Its word counts for nothing but that it has come to its end, or cannot.
+The process gets a script without results, and records its own run; it gets neither the recording
+nor its path. It is trusted only to report that it has reached its end, or cannot.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _OUTDATED: Final = (
 )
 
 OnProgress: TypeAlias = Callable[[ReplayProgress], None]
-"""Called with the progress of a replay, now and then."""
+"""Called with the progress of a replay from time to time."""
 
 
 async def replay_recording(
@@ -65,7 +65,7 @@ async def replay_recording(
     digest_ticks: Collection[int] = (),
     on_progress: OnProgress = lambda _progress: None,
 ) -> ReplayProgress:
-    """Repeat a recording in a new process of its world, and compare what the recording has.
+    """Repeat a recording in a new process of its world, and compare the two recordings.
 
     Args:
         source: The recording, without an obstacle.
@@ -74,7 +74,7 @@ async def replay_recording(
         on_progress: Called now and then.
 
     Returns:
-        How far it came; also for a recording that cannot be verified.
+        Its progress, even if the recording cannot be verified.
 
     Raises:
         ConfigError: Its world is not a world, or cannot be copied.
@@ -91,7 +91,7 @@ async def replay_recording(
             directory = await run_blocking(find_world_dir, source.world)
             if options.in_place or not await has_files_beside(directory):
                 raise
-            with suppress(MissingFilesError, WorldStartError):  # the first error says more
+            with suppress(MissingFilesError, WorldStartError):  # the first error is clearer
                 progress = await replay(is_whole=True)
                 progress.has_repository_files = True
                 return progress
@@ -154,13 +154,13 @@ async def _replay(
 
 
 async def _stop(world: AsyncWorld) -> None:
-    """Stop the world, which has nothing to lose and may hang."""
+    """Stop the world, which needs no save and may hang."""
     with anyio.CancelScope(shield=True):
         await world.stop(_NAME, grace_seconds=_GRACE_S)
 
 
 def _prepare(reader: RecordingReader, scratch: Path) -> str | None:
-    """Put the rows of a recording where its world looks; return why it cannot be verified."""
+    """Put a recording's rows in its world's place; return why it cannot be verified, or None."""
     if (obstacle := find_obstacle(reader)) is not None:
         return obstacle
     rows = reader.start().get("rows")
@@ -179,7 +179,7 @@ def _prepare(reader: RecordingReader, scratch: Path) -> str | None:
 
 
 def _keep_game_id(reader: RecordingReader, world: Path) -> None:
-    """Give the copy of an engine world the id of the recorded one: spectators see it."""
+    """Give the copy of an engine world the recorded id, which spectators see."""
     state = reader.start()["snapshot"].get("state")
     game_id = state.get("game_id") if isinstance(state, dict) else None
     if isinstance(game_id, str) and _GAME_ID.fullmatch(game_id):
@@ -217,7 +217,7 @@ class _Follower:
     async def follow(
         self, world: AsyncWorld, stall_timeout: float, on_progress: OnProgress
     ) -> ReplayProgress:
-        """Return the outcome of the replay, or why it has none."""
+        """Return the outcome of the replay, or the reason why it has none."""
         reason = ""
         scope = anyio.CancelScope()
 
@@ -238,7 +238,7 @@ class _Follower:
         return self._comparison.finish(is_done=self._is_done, reason=self._made.problem or reason)
 
     async def _watch(self, stall_timeout: float, on_progress: OnProgress) -> str:
-        """Compare what the process records until it has finished; return why it has not."""
+        """Compare the new records until the process has finished; return why it has not, or ""."""
         reached: tuple[int, int] | None = None
         moved_at = anyio.current_time()
         while (left := moved_at + stall_timeout - anyio.current_time()) > 0:
@@ -263,14 +263,14 @@ class _Follower:
         """Return the tick that the process has reached, or why it cannot repeat the recording.
 
         Args:
-            timeout: Longest wait for an answer, in seconds.
+            timeout: Maximum wait for an answer, in seconds.
         """
         exchange = None
         headers = {OPERATOR_HEADER: self._live.operator_token or ""}
         with anyio.move_on_after(timeout):
             exchange = await self._live.call("GET", REPLAY_ROUTE, headers=headers)
         if exchange is None or exchange.answer is None:
-            self._live.timeouts = 0  # a long tick is no reason to ask no more
+            self._live.timeouts = 0  # after a long tick, keep asking
             return 0
         fields = exchange.fields
         if fields.get("format") != FORMAT:

@@ -1,6 +1,6 @@
-"""Verified replays of a run: each recording from its own start, and how its lives are connected.
+"""Verified replays of a run: each recording from its own start, and their connections.
 
-Where a world was killed and restored, a later recording begins with a state that the replay of an
+If a world was killed and restored, a later recording starts from a state that the replay of an
 earlier one must reach at the same tick.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from clawblox.replay.verified_scores import ExpectedEnd
 
 OnRunProgress: TypeAlias = Callable[[int, int], None]
-"""Called with the number of ticks that were repeated, and that of all recordings."""
+"""Called with the number of repeated ticks, and of the ticks of all recordings."""
 OnReplay: TypeAlias = Callable[[VerifiedReplay], None]
 """Called with each result, as soon as it is known."""
 OnWorld: TypeAlias = Callable[[str], Awaitable[None]]
@@ -64,10 +64,9 @@ async def verify_run(
 ) -> VerifiedRun:
     """Repeat the recordings of a run or an experiment in new processes of its world, and compare.
 
-    Each new process gets the first state or the seed and what agents sent, and records what it does
-    with it. Here, outside of it, the two recordings are compared until the first difference:
-    events, observations, frames and fingerprints. The code of the world runs; recordings are only
-    data.
+    Each new process gets the first state or the seed and the inputs of agents, and records its own
+    run. This process compares the two recordings up to the first difference: events, observations,
+    frames and fingerprints. The code of the world runs; recordings are only data.
 
     Args:
         run: A run directory, of one or many instances, the directory of an experiment, or the file
@@ -166,7 +165,7 @@ async def _verify_source(
 def _find_ends(run: Path, score: Score | None) -> Sequence[ExpectedEnd]:
     if not is_experiment(run):
         raise UsageError("scores are those of an experiment: give its directory")
-    # Here, because a run does not need experiments, which take long to import.
+    # Imported here, because runs do not need experiments, which are slow to import.
     from clawblox.replay.verified_scores import find_ends
 
     return find_ends(resolve_run_dir(run), score)
@@ -190,7 +189,7 @@ def _find_link(
     sources: Sequence[ReplaySource],
     replays: Sequence[VerifiedReplay],
 ) -> RecordingLink | None:
-    """Return how the start of a recording is connected with those before it, or with its save.
+    """Return the link of a recording's start to an earlier recording or to its save.
 
     Args:
         source: The recording.
@@ -213,7 +212,7 @@ def _find_earlier(
     sources: Sequence[ReplaySource],
     replays: Sequence[VerifiedReplay],
 ) -> RecordingLink | None:
-    """Return how the start of a recording is connected with those before it."""
+    """Return the link of a recording's start to an earlier recording."""
     start = progress.start
     before = zip(sources, replays, strict=False)
     earlier = [(other, replay) for other, replay in before if source.may_continue(other)]
@@ -227,7 +226,7 @@ def _find_earlier(
         link = RecordingLink("continues", start.tick, *place, save=save)
         if start in states:
             return link
-        # From the last record that was compared on, inputs of a killed world may be missing.
+        # After the last compared record, inputs of a killed world may be missing.
         has_all_inputs = replay.progress.is_complete or start.tick < replay.progress.tick
         if states and differs is None and has_all_inputs:
             differs = attrs.evolve(link, kind="differs")
@@ -237,7 +236,7 @@ def _find_earlier(
 def _find_check(
     progress: ReplayProgress, link: RecordingLink | None, before: Sequence[VerifiedReplay]
 ) -> StartCheck | None:
-    """Return what shows that the first state of a recording is genuine; None if nothing does."""
+    """Return the proof that the first state of a recording is genuine, or None."""
     if progress.has_given_rows or progress.has_other_files:
         return None
     if progress.has_begun_again:

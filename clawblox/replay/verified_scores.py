@@ -1,9 +1,8 @@
 """Scores of an experiment, computed again from states that replays have reached.
 
 The checkpoint at the end of a generation counts only if the replay of the attempt that made it has
-reached its state. Then a world is started from it, alone, and the score function is asked. Judges
-that are models differ from time to time, so another score is reported and is no difference of a
-replay.
+reached its state. Then a world without agents is started from it, and the score function is called.
+Models that judge may vary, so a different score is reported but is not a difference of the replay.
 """
 
 from __future__ import annotations
@@ -50,9 +49,9 @@ class ExpectedEnd:
         chain: Its chain.
         generation: Its generation.
         attempt: Name of the attempt that made it.
-        recorded: The scores that the journal has.
-        state: The state of the world in it; None if it has none that can be compared.
-        problem: Why not; empty if it has one.
+        recorded: The scores in the journal.
+        state: The state of the world in it, if it can be compared, or None.
+        problem: Why there is no such state; else empty.
     """
 
     chain: str
@@ -130,7 +129,7 @@ def _read_end(
 
 
 class _Scores:
-    """Takes the scores instead of the journal, which stays as it is."""
+    """Receives the scores instead of the journal, which is not changed."""
 
     def __init__(self) -> None:
         self.facts: dict[tuple[str, int], Mapping[str, Any]] = {}
@@ -147,7 +146,7 @@ async def check_scores(
     score: Score | None = None,
     in_place: bool = False,
 ) -> Sequence[CheckedScore]:
-    """Compute the scores of an experiment again, in worlds that begin with replayed ends.
+    """Compute the scores of an experiment again, in worlds that start from replayed ends.
 
     Args:
         directory: The directory of the experiment, resolved. Run directories are made in it, and
@@ -182,7 +181,7 @@ async def check_scores(
 def _find_reached(
     replays: Sequence[VerifiedReplay], ends: Sequence[ExpectedEnd]
 ) -> Mapping[str, _ReachedWorld]:
-    """Return the worlds by attempt where the replay has reached the end of the generation."""
+    """Return, by attempt, the worlds whose replays have reached the end of the generation."""
     states = {end.attempt: end.state for end in ends if end.state is not None}
     return {
         replay.attempt.name: _ReachedWorld(replay.world, replay.progress.has_repository_files)
@@ -201,7 +200,7 @@ async def _score(
     *,
     in_place: bool,
 ) -> Mapping[tuple[str, int], Mapping[str, Any]]:
-    """Return the data of the scores of some generations, which have the same world."""
+    """Return the data of the scores of some generations with the same world."""
     async with scratch_directory("clawblox-verify-") as scratch:
         directory = await run_blocking(find_world_dir, reached.world)
         is_whole = reached.has_repository_files

@@ -8,11 +8,11 @@ orchestrator, so a world's image needs only this package and the extra ``server`
 - ``serving``: the entry of a world's program, and the socket that it may have inherited.
 - ``launch_settings``: flags and ``WORLD_*`` variables.
 - ``hosted_world``: a simulation with its sessions, waiting inputs and chat.
-- ``clocks``: when ticks happen, and how fast.
+- ``clocks``: the times and the rate of ticks.
 - ``sessions``, ``chat``: the agents in the world, and their messages.
 - ``snapshot_document``: the snapshot of a hosted world, written and restored.
 - ``recording``: records events, observations and ticks in a file that the run's manifest lists.
-- ``replaying``: a world repeats what a recording has of its agents, and records it.
+- ``replaying``: a world repeats the inputs of a recording, and records the result.
 - ``app``: the routes.
 - ``feed``, ``static_files``: routes that a simulation may add.
 - ``payload``: strict JSON.

@@ -1,6 +1,6 @@
 """The routes of a world: HTTP requests become calls of the hosted world.
 
-Nothing is decided here. Errors of the hosted world become the status codes and texts that the
+This module only translates. Errors of the hosted world become the status codes and texts that the
 world interface documents.
 """
 
@@ -113,14 +113,14 @@ def create_app(
 
 
 def create_replay_app(replay: ScriptedReplay, settings: Settings) -> ASGIApp:
-    """Build the application of a world that repeats what a recording has.
+    """Build the application of a world that repeats a recording.
 
-    It serves the progress to operators, and begins with the first request for it: the world is up
-    before, however long its ticks take. Any other path answers that it is up, because the
-    readiness probe of a world may use any.
+    It serves the progress to operators, and starts the replay with the first request for it, so the
+    world is up before long ticks. Every other path answers that the world is up, because the
+    readiness probe of a world may use any path.
 
     Args:
-        replay: The replay, not yet begun.
+        replay: The replay, not yet started.
         settings: Address and token.
     """
     is_wanted = anyio.Event()
@@ -195,7 +195,7 @@ class _Api:
         return _json({"status": HALTED, "reason": reason}, status=503)
 
     def _report(self, request: Request) -> dict[str, float | str]:
-        """Return what only the operator sees: agents get neither real time nor script errors."""
+        """Return facts for the operator only: agents see neither real time nor script errors."""
         if not _is_operator(request, self._operator_token):
             return {}
         return report_fields(self._clock.rate(), self._world.simulation.script_errors)

@@ -1,7 +1,7 @@
-"""When a tick happens: by real time, or by input. A tick begins by applying waiting inputs.
+"""The clocks that trigger ticks, by real time or by input. A tick first applies waiting inputs.
 
-In real time, due ticks come before everything else: they run before each request is answered, so
-clients that ask for much share what the ticks leave.
+In real time, due ticks have priority: they run before each request is answered, so demanding
+clients share the remaining time.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ MAX_LAG_S: Final = 0.25
 """A late world catches up on this much real time. Beyond that, simulation time runs slower than
 real time; no tick is ever skipped."""
 CATCH_UP_S: Final = 0.025
-"""Longest time in seconds for which due ticks are run without a pause, but for the last tick. A
-world that cannot keep up with real time still answers requests."""
+"""Maximum seconds for which due ticks run without a pause, plus one tick. A world that cannot keep
+up with real time still answers requests."""
 
 Answer: TypeAlias = Callable[[], bytes]
 """Makes the answer to an input from the state after the tick that applied it; it may raise."""
@@ -190,7 +190,7 @@ class RateMeter:
         self._nominal_hz = nominal_hz
         self._ticks = 0
         self._cost_s = 0.0
-        # The time, ticks and cost at about each second; the oldest is the begin of the window.
+        # The time, ticks and cost at about each second; the oldest is the start of the window.
         self._marks: deque[tuple[float, int, float]] = deque(maxlen=WINDOW_S + 1)
 
     def begin(self, now: float) -> None:

@@ -1,4 +1,4 @@
-"""The connections of a world: how many there may be, and how long a client may take.
+"""The connections of a world, with limits for their number and for slow clients.
 
 uvicorn waits without limit for the rest of a request. asyncio accepts connections until no
 descriptor is left, and logs every failure. Here a request must arrive within a time limit; a
@@ -251,7 +251,7 @@ class Acceptor:
             _log.debug("a connection was lost as it was accepted: %s", error)
 
     def _make_room(self) -> bool:
-        """Close the connection that needs its place least; return False if all are in use.
+        """Close the least needed connection; return False if all are in use.
 
         Closes the connection that has been idle longest, else the connection whose answer has been
         unread for longest.

@@ -21,7 +21,7 @@ from clawblox.telemetry.throttle import Rate
 
 INTERVAL_S: Final = 1 / 30
 REPEAT_AFTER: Final = 5
-"""A state that stays the same is sent again after this many intervals, as a sign of life."""
+"""An unchanged state is sent again after this many intervals, as a heartbeat."""
 MAX_CLIENTS: Final = 32
 MESSAGES_PER_S: Final = 2.0
 MESSAGES_BURST: Final = 32.0

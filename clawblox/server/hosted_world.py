@@ -78,17 +78,16 @@ class HostedWorld:
     Attributes:
         simulation: The author's rules and state.
         recorder: Gets events, observations and ticks; None, as at first, records nothing.
-        tick: Ticks since the world began.
-        version: Number of the state: raised by whatever enters the simulation, a tick, an input, a
-            join, a leave or a chat message. Results that were computed from a version stay valid
-            while it is the same.
+        tick: Ticks since the start of the world.
+        version: Number of the state, raised by every tick, input, join, leave and chat message.
+            Results computed from a version stay valid while it is unchanged.
         time: Simulation time after the last tick, in seconds.
         sessions: The agents in the world.
         ids: Issues the ids of the next session.
         chat: The chat history.
         pending: Inputs that wait for the next tick.
         failure: The error that halted the world; None while it runs.
-        seed: The seed that was set last, before a snapshot or after it; None if none ever was.
+        seed: The latest seed, set before or after a snapshot; None if none was ever set.
     """
 
     def __init__(self, simulation: Simulation, *, nonce: bytes | None = None) -> None:

@@ -203,7 +203,7 @@ def _add_limit_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _naming_variable(parse: _Parse, variable: str, value: str | None) -> _Parse:
-    """Return a parser whose complaint names the variable that a wrong value came from."""
+    """Return a parser whose error names the variable that a wrong value came from."""
 
     def parse_value(text: str) -> object:
         try:

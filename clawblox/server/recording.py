@@ -1,4 +1,4 @@
-"""The recorder of a hosted world: its events, what agents observe, and what happens in each tick.
+"""The recorder of a hosted world: its events, observations of agents, and data of each tick.
 
 Records are made on the thread of the world and written by another one, so a slow disk never delays
 a tick. Work that a world does for its recording alone is kept to a small share of the time. The
@@ -148,7 +148,7 @@ class RecordingWriter:
             self._add(Track.INPUTS, encode_json({"event": event, **fields}))
 
     def observed(self, agent_id: str, observation: bytes) -> None:
-        """Record what an agent saw.
+        """Record an observation of an agent.
 
         Args:
             agent_id: The agent's id.
@@ -352,7 +352,7 @@ class _Budget:
 
 
 def _frame_slot(time_s: float) -> int:
-    """Return the number of the last moment at which a frame was due."""
+    """Return the number of the latest moment at which a frame was due."""
     return int(time_s * FRAMES_PER_S + 1e-6)  # sums of floats are inexact
 
 

@@ -1,8 +1,8 @@
-"""A replay: a world repeats what a recording has of its agents, and records the result.
+"""A replay: a world repeats the inputs of a recording, and records the result.
 
-The script has the first state, or the seed of a fresh world, and what agents sent. Clawblox wrote
-it, and compares the new recording with the earlier one. No clock runs: ticks follow each other as
-fast as they can.
+The script has the first state, or the seed of a fresh world, and the inputs of agents. Clawblox
+wrote it, and compares the new recording with the earlier one. No clock runs: ticks follow each
+other as fast as they can.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from clawblox.server.snapshot_document import (
 _TICKS_BETWEEN_PAUSES: Final = 4
 _ORDERS_READ: Final = 500
 _SLICE_S: Final = 0.02
-"""Longest time in seconds, but for a tick, for which no other task runs."""
+"""Maximum seconds, plus one tick, for which no other task runs."""
 
 _log = logging.getLogger("clawblox.server")
 
@@ -54,7 +54,7 @@ class ScriptedReplay:
         clock: What made the time of the recorded world pass; None for the simulation's own clock.
 
     Attributes:
-        problem: Why it was not performed to its end; empty without a reason.
+        problem: Why it was not performed to its end; may be empty.
         is_done: Whether it has ended, and the new recording is closed.
     """
 
@@ -73,7 +73,7 @@ class ScriptedReplay:
         self._recorder: RecordingWriter | None = None
 
     def document(self) -> dict[str, Any]:
-        """Return how far it has come, as a JSON object."""
+        """Return the progress as a JSON object."""
         return {
             "format": FORMAT,
             "tick": self._world.tick,
@@ -82,7 +82,7 @@ class ScriptedReplay:
         }
 
     def begin(self) -> None:
-        """Begin as the recorded world did, and write the start of the new recording. Blocks."""
+        """Start like the recorded world, and write the start of the new recording. Blocks."""
         with self._noting_problems():
             self._file = self._script.open("rb")
             start = ScriptStart.parse(self._file.readline())
@@ -103,7 +103,7 @@ class ScriptedReplay:
 
     @contextmanager
     def _noting_problems(self) -> Iterator[None]:
-        """Run a block; note why it fails."""
+        """Run a block; record the reason if it fails."""
         try:
             yield
         except UnperformableScript as unrepeatable:
@@ -139,9 +139,9 @@ class ScriptedReplay:
     # -- the start ----------------------------------------------------------------------------
 
     def _begin(self, start: ScriptStart) -> None:
-        """Begin as the recorded world did.
+        """Start like the recorded world.
 
-        The snapshot of a fresh world whose files have changed could not be restored.
+        The snapshot of a fresh world cannot be restored if its files have changed.
 
         Raises:
             Unrepeatable: The world cannot restore the snapshot, or begin with the seed.
@@ -206,7 +206,7 @@ class ScriptedReplay:
             self._slice_end = now + _SLICE_S
 
     def _note_digest(self, recorder: RecordingWriter) -> None:
-        """Record a digest of the state, if another recording may begin with it."""
+        """Record a digest of the state, if another recording may start from it."""
         if self._world.tick in self._digest_ticks and self._world.failure is None:
             recorder.digest()
 

@@ -73,7 +73,7 @@ def serve_with(
     signals: StopSignals | None = None,
     until: Callable[[], Awaitable[None]] | None = None,
 ) -> HostedWorld:
-    """Serve a world like :func:`serve`, with settings that are read already.
+    """Serve a world like :func:`serve`, with already parsed settings.
 
     Args:
         settings: The settings of this launch.
@@ -134,7 +134,7 @@ def _serve_replay(
     signals: StopSignals | None,
 ) -> None:
     """Perform a script, record, and serve the progress, until a signal."""
-    # Here, because no world that serves agents needs them.
+    # Imported here, because worlds that serve agents do not need them.
     from clawblox.server.connections import run_server
     from clawblox.server.replaying import ScriptedReplay
 
@@ -204,7 +204,7 @@ def _resolve(host: str) -> set[str]:
 def _log_name(manifest_path: Path | None) -> str | None:
     """Return the name of the file that stderr goes to, relative to the run or to this directory.
 
-    Agents get it, so of a file elsewhere it is the last part only.
+    Agents see it, so a file elsewhere is named only by its last component.
     """
     try:
         if not stat.S_ISREG(os.fstat(sys.stderr.fileno()).st_mode):

@@ -1,4 +1,4 @@
-"""The sessions of a world, and how their ids are made."""
+"""The sessions of a world, and the source of their ids."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ Json: TypeAlias = Any
 
 
 class Clock(StrEnum):
-    """The cause of the passing of simulation time."""
+    """The cause that advances simulation time."""
 
     REALTIME = "realtime"
     """A tick every ``1 / tick_rate`` seconds of real time, with or without input."""
@@ -54,7 +54,7 @@ class WorldState(Protocol):
 
     @property
     def tick(self) -> int:
-        """Ticks since the world began."""
+        """Ticks since the start of the world."""
 
     @property
     def version(self) -> int:
@@ -68,15 +68,15 @@ class WorldState(Protocol):
 class Simulation(ABC):
     """The rules and the state of a world.
 
-    A simulation must be deterministic: the same state and the same calls give the same next
-    state, in this process and in any other. Take time from your own ticks, never from the host,
-    and random numbers from a generator whose state is part of :meth:`snapshot`.
+    A simulation must be deterministic: the same state and the same calls give the same next state,
+    in this process and in any other. Take time from your own ticks, never from the host, and random
+    numbers from a generator whose state is part of :meth:`snapshot`.
 
     Attributes:
         clock: What makes time pass, unless ``--clock`` overrides it.
         tick_rate: Ticks per second of real time, with :attr:`Clock.REALTIME`.
         ticks_per_input: Ticks that one accepted input advances, with :attr:`Clock.LOCKSTEP`.
-        max_agents: How many agents may be in the world at a time.
+        max_agents: Maximum number of agents in the world at a time.
         has_observation_header: Whether the kit adds ``tick``, ``time`` and ``game_status`` to what
             :meth:`observe` returns.
         has_shared_rows: Whether it keeps rows in a database that :meth:`rows_copier` cannot copy.
@@ -204,7 +204,7 @@ class Simulation(ABC):
         return
 
     def spectate(self) -> Json | None:
-        """Return what a spectator sees, as JSON values; this must not change the state. Optional.
+        """Return the view of a spectator as JSON values; this must not change the state. Optional.
 
         Called only while the world is recorded, about ten times per second of simulation time. A
         replay shows it.
@@ -215,12 +215,12 @@ class Simulation(ABC):
         return None
 
     def fingerprint(self) -> int | None:
-        """Return a number that changes with state that nobody may see yet. Optional.
+        """Return a number that changes with state that may not be visible yet. Optional.
 
         Called after every tick while the world is recorded, so it must be cheap; for example, the
         state of the random generator. It must not change the state, and must be the same in a
-        restored world. A verified replay finds a difference at the tick where it happens, not
-        where it first shows.
+        restored world. A verified replay finds a difference at the tick where it happens, not where
+        it first shows.
 
         Returns:
             The number, from 0 to 2**64 - 1; None for none.
@@ -230,9 +230,9 @@ class Simulation(ABC):
     def routes(self, world: WorldState) -> Sequence[BaseRoute]:
         """Return additional routes; the kit looks them up after its own.
 
-        The kit puts the base path in front of them and refuses requests and WebSockets from
-        foreign web pages. Handlers run on the thread of the simulation, between two ticks. They
-        must not change its state: such a change is in no recording.
+        The kit puts the base path in front of them and refuses requests and WebSockets from foreign
+        web pages. Handlers run on the thread of the simulation, between two ticks. They must not
+        change its state: recordings would lack such a change.
 
         Args:
             world: The world that the routes belong to.
@@ -256,14 +256,14 @@ class Simulation(ABC):
         """
 
     def rows_copier(self) -> Callable[[Path], None] | None:
-        """Return what copies the rows that the world keeps in a database of its own, as they are.
+        """Return a function that copies the present rows of the world's own database.
 
-        Called right after :meth:`snapshot`, between the same two ticks, where an orchestrator
-        asks for a copy. Rows that are written later must not be in it.
+        Called right after :meth:`snapshot`, between the same two ticks, where an orchestrator asks
+        for a copy. The copy must not have rows that are written later.
 
         Returns:
-            A function that another thread calls, once, with the path of the file to make; the
-            world runs on meanwhile. None if there are no rows.
+            A function that another thread calls, once, with the path of the file to make; the world
+            runs on meanwhile. None if there are no rows.
         """
         return None
 

@@ -113,7 +113,7 @@ def restore_snapshot(world: HostedWorld, body: bytes) -> None:
 
 
 def restore_document(world: HostedWorld, document: dict[str, Any]) -> None:
-    """Restore a snapshot that is parsed already, like :func:`restore_snapshot`.
+    """Restore an already parsed snapshot, like :func:`restore_snapshot`.
 
     Raises:
         SnapshotRefusal: It is not a snapshot of this world.

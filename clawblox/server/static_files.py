@@ -1,4 +1,4 @@
-"""Serves the files of a directory: those below it and no others, without listing them."""
+"""Serves only the files below a directory, without listing them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from starlette.staticfiles import NotModifiedResponse, StaticFiles
 from starlette.types import Receive, Scope, Send
 
 READS_AT_A_TIME: Final = 2
-"""Files of a directory that are open at the same time, however many clients take them."""
+"""Maximum files of a directory open at the same time, for any number of clients."""
 _log = logging.getLogger("clawblox.server")
 
 _PIECE: Final = 256 * 1024
@@ -62,7 +62,7 @@ _MEDIA_TYPES: Final = {
     ".woff": "font/woff",
     ".woff2": "font/woff2",
 }
-"""What pages and 3D models need; the tables of the machine would make answers depend on it."""
+"""Types for pages and 3D models; a fixed table keeps answers independent of the machine."""
 
 
 def guess_media_type(name: str) -> str:
@@ -206,7 +206,7 @@ class _FileAnswer(Response):
 
 
 def _read_piece(path: str, expected: os.stat_result, start: int, length: int) -> bytes:
-    """Read a part of a file that has been found before.
+    """Read a part of a file that was found earlier.
 
     Raises:
         OSError: It cannot be read, or is another file by now.

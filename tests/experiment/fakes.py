@@ -48,7 +48,7 @@ ACCOUNT = "claude"
 
 @attrs.define
 class Trouble:
-    """What goes wrong in an attempt.
+    """The trouble in an attempt.
 
     Attributes:
         at: Seconds after its start; 0 at the start itself.
@@ -290,7 +290,7 @@ class FakeAttempt:
 
 
 class FakeBackend:
-    """Makes fake attempts, and remembers what is on its disk.
+    """Makes fake attempts, and keeps the contents of their disk.
 
     Attributes:
         troubles: By chain, what goes wrong in its next attempts.
@@ -531,7 +531,7 @@ class FakedExperiment(AsyncExperiment):
 
 
 def check_history(simulation: Simulation) -> None:
-    """Check what must hold for every journal."""
+    """Check the invariants of every journal."""
     committed: dict[tuple[str, int], int] = {}
     for line in simulation.journal.lines:
         if line.type == "committed":

@@ -33,7 +33,7 @@ MAX_JUMPS = 20_000
 
 @attrs.frozen
 class PauseChains:
-    """A person pauses a chain, or all of them."""
+    """A person pauses one chain or all chains."""
 
     chain: str | None
 
@@ -67,7 +67,7 @@ Happening: TypeAlias = PauseChains | ForkChain | FillDisk | LogIn
 
 @attrs.frozen(kw_only=True)
 class RunScript:
-    """What happens in a run.
+    """The events of a run.
 
     Attributes:
         happenings: What happens, each with the seconds after its beginning.

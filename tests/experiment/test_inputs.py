@@ -1,4 +1,4 @@
-"""The files that an experiment reads: digests, copies, and what has changed."""
+"""The files that an experiment reads: digests, copies and changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an experiment does not need, and what stays."""
+"""Removed and kept files of an experiment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The results of a verified replay lie in its directory, and show what has changed since."""
+"""The results of a verified replay are kept in its directory, and show later changes."""
 
 from __future__ import annotations
 

@@ -321,7 +321,7 @@ def test_scores_are_computed_again_from_the_replayed_ends(trial: Path, tmp_path:
     assert all(score.computed == score.recorded != {} for score in run.scores)
     assert not any(score.differences for score in run.scores)
     assert run.document()["scores"][0]["computed"] == run.scores[0].computed
-    # Nothing of it stays in the experiment.
+    # The experiment is unchanged afterwards.
     assert (copy / "journal.jsonl").read_bytes() == before
     assert not list(copy.glob("chains/*/runs/*rescored*"))
     table = format_attempts(run).splitlines()

@@ -1,4 +1,4 @@
-"""Experiments of stand-ins on a world of the kit: a retried attempt, and branches of it."""
+"""Experiments of stand-ins on a world of the kit, with a retried attempt and its branches."""
 
 from __future__ import annotations
 

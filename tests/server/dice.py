@@ -8,7 +8,7 @@ from random import Random
 from clawblox.server import Clock, Halted, InputError, Simulation, serve
 
 SHOWN_EVERY = 30
-"""Ticks after which agents see what was drawn in between."""
+"""Ticks after which agents see the draws in between."""
 
 
 class Dice(Simulation):

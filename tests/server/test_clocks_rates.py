@@ -1,4 +1,4 @@
-"""How fast a world in real time runs: how that is measured, and who may know it."""
+"""The rate of a world in real time: its measurement, and its visibility."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is computed once for each version of the state is what would be computed each time."""
+"""Results cached for a version of the state equal freshly computed ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a simulation decides about sessions, halts, observations and who hears whom."""
+"""Decisions of a simulation about sessions, halts, observations and audiences."""
 
 from __future__ import annotations
 

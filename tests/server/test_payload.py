@@ -1,4 +1,4 @@
-"""Strict JSON: what is accepted can be written again and read by any parser."""
+"""Strict JSON: accepted values can be written again and read by any parser."""
 
 from __future__ import annotations
 

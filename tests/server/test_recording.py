@@ -1,4 +1,4 @@
-"""What a hosted world records: events, observations, frames, and the state at the start."""
+"""The records of a hosted world: events, observations, frames, and the state at the start."""
 
 from __future__ import annotations
 

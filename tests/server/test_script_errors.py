@@ -1,4 +1,4 @@
-"""Errors of scripts after which a world goes on: who may know of them."""
+"""Script errors that do not halt a world, and their visibility."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints of a running world and its agents: when they are made, what stays, what is named."""
+"""Checkpoints of a running world and its agents: their times, retention and pointer."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Outcomes:
         (self.errors if isinstance(outcome, Exception) else self.saved).append(outcome)  # type: ignore[arg-type]
 
 
-# --------------------------------------------------------------------------------- what is made
+# ------------------------------------------------------------------------------------- contents
 
 
 async def test_a_checkpoint_is_an_archive_of_the_world_and_its_agents(scene: Scene) -> None:

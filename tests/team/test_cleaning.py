@@ -1,4 +1,4 @@
-"""What can be removed from ended runs, and what never is."""
+"""Removable and kept files of ended runs."""
 
 from __future__ import annotations
 

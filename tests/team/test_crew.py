@@ -1,4 +1,4 @@
-"""A crew: agents in one instance, their checkpoints, and their return from one of them."""
+"""A crew: agents in one instance, their checkpoints, and their resume from a checkpoint."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def test_an_instance_and_its_agents_are_saved_and_brought_back_together(sc
         assert crew.latest.metadata["agents"].keys() == DRIVERS.keys()
         notes.write_text("after")
         add(started, {"X-Session": session}, 2)
-        await scene.world.save()  # later than the checkpoint, so it is not what is restored
+        await scene.world.save()  # later than the checkpoint, so it is not restored
         async with scene.world.events() as events:
             ask(started.port, "POST", "/__die?status=9")
             await next_event(events, "exited")

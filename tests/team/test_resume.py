@@ -69,7 +69,7 @@ anyio.run(main, *sys.argv[1:4], json.loads(sys.argv[4]))
 
 @attrs.frozen
 class Killed:
-    """What was left of a run whose every process was killed.
+    """The remains of a run whose processes were all killed.
 
     Attributes:
         checkpoint: The archive.

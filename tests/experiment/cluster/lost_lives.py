@@ -1,4 +1,4 @@
-"""Lives that were lost, and what an observer has seen of them."""
+"""Hosts that were lost, and their actions as seen by an observer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_ACTS = 200
 
 @attrs.define
 class Loss:
-    """What has happened to a life.
+    """The fate of a host.
 
     Attributes:
         chain: The chain.
@@ -46,13 +46,13 @@ class Loss:
 
 @attrs.define
 class Lives:
-    """The lives of an experiment under observation.
+    """The hosts of an observed experiment.
 
     Attributes:
         trial: The experiment.
         seen: Its observer.
-        losses: What has happened.
-        notes: What was measured, for people.
+        losses: The losses so far.
+        notes: Measurements, for people.
     """
 
     trial: Trial
@@ -75,7 +75,7 @@ class Lives:
         return self.seen.lives(loss.chain)[loss.life]
 
     def judge(self, loss: Loss) -> None:
-        """Wait until a life is lost and another acts, and judge what was seen of it."""
+        """Wait until a host is lost and another acts, and check the lost host's actions."""
         named = {"chain": loss.chain, "attempt": loss.attempt, "cause": "node"}
         failed, *_ = wait_until(lambda: lines(self.trial, "failed", **named), what=f"end of {loss}")
         at = parse_utc(failed.at)

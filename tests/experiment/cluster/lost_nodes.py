@@ -1,4 +1,4 @@
-"""Nodes that are stopped and killed, and what must be true of an experiment that lost them."""
+"""Stops and kills nodes, and checks an experiment that lost them."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Observer:
 
     @property
     def command(self) -> list[str]:
-        """What runs a command that follows, and lets its processes be observed."""
+        """The prefix of a command that makes its processes observable."""
         port = self._socket.getsockname()[1]
         return [*_PYTHON, _BEACON, str(port), str(int(self._ignores_term))]
 

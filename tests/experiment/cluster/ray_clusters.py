@@ -73,7 +73,7 @@ class RayCluster:
 def ray_cluster(
     *nodes: Mapping[str, Any], env: Mapping[str, str] | None = None
 ) -> Iterator[RayCluster]:
-    """Run a cluster; at its end, nothing of it is left.
+    """Run a cluster, and end all its processes on exit.
 
     Args:
         *nodes: Arguments of ``add_node`` for each node; the first is the head.

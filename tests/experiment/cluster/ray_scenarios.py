@@ -1,4 +1,4 @@
-"""What drivers do with a ``RayEngine``, each in its own process; ``test_ray_engine`` runs them.
+"""Scenarios of a driver with a ``RayEngine``, each in its own process, run by ``test_ray_engine``.
 
 python -c "from tests.experiment.cluster.ray_scenarios import run; run()" SCENARIO ADDRESS …
 """
@@ -249,7 +249,7 @@ def a_host_that_waits_for_room_is_withdrawn(address: str) -> None:
         for host in waiting:
             host.end()
         assert {type(find_error(answer)) for answer in answers} == {HostEndedError}
-        for _ in range(5):  # before Ray knows of them
+        for _ in range(5):  # before Ray knows the hosts
             engine.start_host(seat).end()
         first.end()
         assert ask(engine.start_host(seat), "echo", 3) == 3

@@ -464,7 +464,7 @@ async def test_finished_calls_leave_no_callbacks_behind(both):
 
 async def test_answer_of_another_thread_wakes_the_call(both, anyio_backend_name):
     if anyio_backend_name == "asyncio":
-        asyncio.get_running_loop().set_debug(True)  # refuses what is not safe in other threads
+        asyncio.get_running_loop().set_debug(True)  # refuses calls from other threads
     both.call("a")
     message = await both.handle.take()
     await anyio.to_thread.run_sync(message.answer.set_result, "value")

@@ -221,7 +221,7 @@ StartRenewer = Callable[..., Renewer]
 
 @pytest.fixture
 def start() -> Iterator[StartRenewer]:
-    """Start renewers, and check that their thread ends with the last of them."""
+    """Start renewers, and check that their thread ends with the last renewer."""
     renewers: list[Renewer] = []
 
     def start(host: Handle, length_s: float = 600.0) -> Renewer:

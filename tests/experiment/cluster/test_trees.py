@@ -1,4 +1,4 @@
-"""Directories arrive complete or not at all, and nothing foreign leads out of them."""
+"""Directories arrive complete or not at all, and untrusted names cannot leave them."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_unpacking_replaces_nothing(source: Path, place: Path, bundle: Path) -> 
 
 
 def packed(source: Path, bundle: Path, change: Callable[[int], None]) -> dict[str, Any]:
-    """Pack a directory in which something changes at each check; return what was packed."""
+    """Pack a directory that changes at each check; return the packed contents."""
     calls = iter(range(1000))
     pack(source, bundle, check=lambda: change(next(calls)))
     with TemporaryDirectory() as parent:

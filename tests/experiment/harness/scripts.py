@@ -1,4 +1,4 @@
-"""What the public generation scripts read and write, as far as other programs can observe it.
+"""The observable reads and writes of the public generation scripts.
 
 This is an independent description of their rules, in order to test that both sides can continue
 what the other has begun.
@@ -33,7 +33,7 @@ class Refused(Exception):
 
 
 class Resumed(NamedTuple):
-    """How ``--resume`` continues."""
+    """The point from which ``--resume`` continues."""
 
     generation: int
     templates: list[str]

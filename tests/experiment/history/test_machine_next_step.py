@@ -1,4 +1,4 @@
-"""What a chain does after each way in which an attempt ends."""
+"""The next step of a chain after each kind of end of an attempt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is to blame for the errors of attempts."""
+"""The causes of errors of attempts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a plan whose files, programs or variables are missing."""
+"""The errors of a plan whose files, programs or variables are missing."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def content(root: Path) -> set[str]:
     return {path for path in paths if not path.startswith("world/")}
 
 
-# -- what is copied -----------------------------------------------------------------------------
+# -- copied files -------------------------------------------------------------------------------
 
 
 def test_a_workspace_has_the_files_of_its_template_and_the_world(place: Place) -> None:

@@ -1,4 +1,4 @@
-"""Which notices are due after the lines of a journal."""
+"""The notices that are due after the lines of a journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a resume may change of a plan: freely, by name, or never."""
+"""Changes of a plan at a resume: free, accepted by name, or never possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan's author reads: the words of TOML, and what to write instead."""
+"""Errors for the author of a plan: in the words of TOML, with a correction."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check_branch(fork: Fork, name: str, source: Checkpoint, past: Path, prompt: str | None) -> None:
-    """Check that a branch continues what was saved at a checkpoint, and nothing else.
+    """Check that a branch continues exactly the state saved at a checkpoint.
 
     Args:
         fork: The fork.

@@ -1,4 +1,4 @@
-"""What ends or pauses generations of real worlds and programs, and how they continue."""
+"""Ends and pauses of generations with real worlds and programs, and their continuations."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_a_journal_that_is_taken_away_ends_worlds_and_agents_and_is_continued_by
     journal, flag = trial.directory / "journal.jsonl", tmp_path / "was-here"
     taken = command.format(journal, trial.directory)
     trial = trial.with_prompt(f"Begin\nRUN [ -e {flag} ] || {{ touch {flag}; {taken}; }}")
-    assert trial.run() == (1, {})  # and nothing of it is left
+    assert trial.run() == (1, {})  # and all its processes have ended
     (kept,) = trial.directory.glob("journal.lost-*.jsonl")
     assert trial.run() == (1, {})
     if (trial.directory / "plan.toml").exists():

@@ -225,7 +225,7 @@ class Trial:
         return program.returncode, json.loads(output) if output else {}
 
     def kill(self, program: subprocess.Popen[str]) -> None:
-        """Kill the program, and wait until nothing of it is left."""
+        """Kill the program, and wait until all its processes have ended."""
         program.kill()
         program.communicate()
         self.wait_for_silence()

@@ -29,7 +29,7 @@ def scene(tmp_path: Path) -> Scene:
 
 
 async def begin_with_long_save(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Begin an experiment as earlier versions did, whose save phase is longer than all of it."""
+    """Create an experiment like earlier versions, whose save phase exceeds the generation."""
     with monkeypatch.context() as earlier:
         earlier.setattr(opening, "require_time_to_work", lambda *_: None)
         async with scene.experiment(scene.plan(**LONG_SAVE)):

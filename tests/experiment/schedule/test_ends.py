@@ -1,4 +1,4 @@
-"""What ends a generation, and what does not: policies of the plan, and trouble during the save."""
+"""Ends of a generation: policies of the plan, and trouble during the save."""
 
 from __future__ import annotations
 

@@ -124,17 +124,17 @@ PLANS = st.builds(
 )
 
 
-# -- what must be true --------------------------------------------------------------------------
+# -- invariants ---------------------------------------------------------------------------------
 
 
 def sum_ledgers(history: History) -> int:
-    """Return the tokens of all attempts, whatever became of them."""
+    """Return the tokens of all attempts, whatever their outcome."""
     ledgers = history.backend.ledgers.values()
     return sum(usage.output_tokens for ledger in ledgers for usage in ledger)
 
 
 def check_journal(history: History) -> None:
-    """Check what must be true after every run, however it has ended."""
+    """Check the invariants after every run, however it ended."""
     lines = history.journal.lines
     commits = Counter((line.chain, line.generation) for line in lines if line.type == "committed")
     assert max(commits.values(), default=1) == 1
@@ -177,7 +177,7 @@ def has_outlasted_hosts(history: History, script: RunScript) -> bool:
 
 
 def check_rest(history: History) -> None:
-    """Check what must be true after a run that was not killed."""
+    """Check the invariants after a run that was not killed."""
     state = history.state
     for chain in state.chains.values():
         for attempt in chain.attempts:

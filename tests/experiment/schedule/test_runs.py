@@ -1,4 +1,4 @@
-"""What a run takes over from those before it: wall time, and accounts that are limited."""
+"""Facts that a run takes over from earlier runs: wall time and limited accounts."""
 
 from __future__ import annotations
 

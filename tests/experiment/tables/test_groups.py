@@ -240,7 +240,7 @@ def test_a_table_by_several_columns_says_how_many_values_a_score_has() -> None:
     assert heading.split()[:7] == ["MODEL", "WORKSPACE", "N", "POINTS", "N", "SE", "MEDIAN"]
     assert first.split()[:7] == ["claude-fable-5", "true", "2", "0", "1", "-", "0"]
     assert [line.split()[2] for line in others] == ["2", "2", "2"]
-    assert heading.split().count("SE") == 1  # of scores, not of what was used
+    assert heading.split().count("SE") == 1  # of scores, not of usage
 
 
 def test_labels_are_columns_next_to_the_chains() -> None:

@@ -1,4 +1,4 @@
-"""How long before its end a batch job needs the signal for a pause."""
+"""The lead time of the signal that pauses a batch job."""
 
 from __future__ import annotations
 
