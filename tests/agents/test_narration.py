@@ -39,6 +39,11 @@ CASES: list[tuple[EventType, dict[str, Any], list[tuple[str, str]]]] = [
         [("── program started, 2.1.330, process 7 ──", "faint")],
     ),
     (
+        "session.confirmed",
+        {"session_id": "4f1c", "model": "opus"},
+        [("── conversation 4f1c, opus ──", "faint")],
+    ),
+    (
         "process.exited",
         {"exit_code": -9, "error": "killed"},
         [("── program ended, exit status -9, killed ──", "error")],
