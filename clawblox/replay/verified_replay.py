@@ -71,7 +71,7 @@ async def replay_recording(
         source: The recording, without an obstacle.
         options: Options for its replay; those of the source hold its variables.
         digest_ticks: Ticks for which digests of the state are wanted.
-        on_progress: Called now and then.
+        on_progress: Called from time to time.
 
     Returns:
         Its progress, even if the recording cannot be verified.

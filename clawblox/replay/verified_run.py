@@ -84,7 +84,7 @@ async def verify_run(
         score: The score function; None means that of the plan.
         health_timeout: Seconds until a new process must be ready.
         stall_timeout: Seconds without any progress after which a replay is given up.
-        on_progress: Called now and then.
+        on_progress: Called from time to time.
         on_replay: Called with each result, as soon as it is known.
         on_world: Awaited with the directory or address of each world, before any is started.
 

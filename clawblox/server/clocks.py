@@ -62,7 +62,7 @@ class LockstepClock:
         """Do nothing: no tick is ever due. Called before each request is answered."""
 
     def rate(self) -> None:
-        """Return None: time passes as agents act."""
+        """Return None, since time passes only with inputs."""
 
     async def run(self) -> None:
         """Wait until cancelled: inputs make time pass."""

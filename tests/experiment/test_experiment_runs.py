@@ -33,7 +33,7 @@ def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path)
 
 
-async def test_a_run_that_is_cancelled_makes_checkpoints_first(scene: Scene) -> None:
+async def test_cancelled_run_makes_checkpoints_first(scene: Scene) -> None:
     async with scene.experiment(scene.plan(generations=9)) as exp:
         async with anyio.create_task_group() as tasks:
             with anyio.CancelScope() as scope:
@@ -146,14 +146,14 @@ async def test_logins_are_checked_until_agents_have_worked(scene: Scene) -> None
     assert scene.backend.surveys == [True, False]
 
 
-async def test_a_run_that_starts_no_agent_needs_nothing_of_agents(scene: Scene) -> None:
+async def test_run_without_agent_starts_does_not_check_agents(scene: Scene) -> None:
     await run(scene, scene.plan())
     scene.backend.surveys.clear()
     outcome = await run(scene, scene.plan())
     assert (outcome.status, scene.backend.surveys) == ("done", [])
 
 
-async def test_an_attempt_that_was_killed_while_it_scored_needs_nothing_of_agents(
+async def test_attempt_killed_while_scoring_resumes_without_checking_agents(
     scene: Scene,
 ) -> None:
     attempts = []
@@ -211,7 +211,7 @@ async def test_the_rename_of_a_failed_attempt_is_repeated_after_a_crash(
         assert place in scene.backend.directories
 
 
-async def test_a_run_that_a_person_stops_ends_with_130(scene: Scene) -> None:
+async def test_run_stopped_by_a_person_ends_with_130(scene: Scene) -> None:
     async with scene.experiment(scene.plan()) as exp, anyio.create_task_group() as tasks:
         tasks.start_soon(scene.tick)
         running = exp.run()
@@ -223,7 +223,7 @@ async def test_a_run_that_a_person_stops_ends_with_130(scene: Scene) -> None:
     assert outcome.text == "r1: stopped on request"
 
 
-async def test_a_stop_ends_a_check_that_waits_for_a_node(
+async def test_stop_ends_a_check_waiting_for_a_node(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with scene.experiment(scene.plan()) as exp:
@@ -275,9 +275,7 @@ async def test_after_a_pause_every_process_sees_why_each_chain_waits(
     assert (here.pid, answer and answer["pid"]) == (None, None)
 
 
-async def test_a_defect_ends_its_chain_and_no_other(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_defect_ends_only_its_chain(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     def name_accounts(chain: Any) -> list[str]:
         if chain.name == "r1":
             raise ZeroDivisionError("a defect")
@@ -303,7 +301,7 @@ async def test_branches_of_a_run_with_chosen_chains_count_in_its_outcome(scene: 
     assert (outcome.status, outcome.text) == ("failed", "r1-f1-1: the world has ended")
 
 
-async def test_only_committed_generations_are_scored_again_and_while_none_run(
+async def test_rescore_scores_committed_generations_and_refuses_during_a_run(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def score(_end: Any) -> dict[str, float]:

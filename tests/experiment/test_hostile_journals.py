@@ -221,7 +221,9 @@ def test_a_journal_with_changed_bytes_is_refused_with_the_line_or_is_read(
 
 
 @pytest.mark.parametrize("member", ["chain", "attempt", "moved_to", "file", "origin", "files"])
-def test_a_name_that_leads_elsewhere_is_refused_with_its_line(tmp_path: Path, member: str) -> None:
+def test_name_that_leaves_the_directory_is_refused_with_its_line(
+    tmp_path: Path, member: str
+) -> None:
     scene = Scene(tmp_path)
     before = scene.others()
     line = next(
@@ -279,7 +281,7 @@ def test_journal_with_a_wrong_first_line_is_refused(
                 use()
 
 
-def test_a_model_that_is_no_text_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_model_other_than_a_text_is_refused_with_its_line(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     line = next(line for line in scene.lines if line["type"] == "working")
     line["data"]["agents"] = [{"name": "Eko", "model": ["opus"]}]  # a key of the table of prices
@@ -295,7 +297,7 @@ def test_user_link_next_to_the_runs_is_harmless(tmp_path: Path) -> None:
     scene.clean()
 
 
-def test_a_plan_that_is_a_link_is_not_read(tmp_path: Path) -> None:
+def test_plan_behind_a_link_is_not_read(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     plan = scene.directory / "plan-1.toml"
     plan.rename(tmp_path / "plan-1.toml")

@@ -76,7 +76,7 @@ def test_caches_in_a_template_are_neither_copied_nor_a_change(home: Path) -> Non
     assert [path.name for path in template.rglob("*") if path.is_file()] == ["SOUL.md"]
 
 
-def test_the_directory_of_the_experiment_is_no_source(home: Path) -> None:
+def test_experiment_directory_is_excluded_from_world_digests(home: Path) -> None:
     for name in ("experiments/a", "runs/a"):
         (home / "world" / name).mkdir(parents=True)
         (home / "world" / name / "journal.jsonl").write_text("")
@@ -117,7 +117,7 @@ def test_digests_survive_json(home: Path) -> None:
     assert msgspec.json.decode(msgspec.json.encode(inputs), type=InputDigests) == inputs
 
 
-def test_chains_that_are_added_are_no_change(home: Path) -> None:
+def test_added_chains_are_not_a_change(home: Path) -> None:
     sweep = {"agents.*.system_prompt": [str(home / "calm.md")]}
     longer = {"agents.*.system_prompt": [str(home / "calm.md"), str(home / "wild.md")]}
     before = digest_inputs(make_plan(home, sweep=sweep))
@@ -146,7 +146,7 @@ def test_copies_replace_the_files_of_the_author(home: Path, tmp_path: Path) -> N
     assert names == ["calm", "calm.md", "wild", "wild.md"]
 
 
-def test_changed_files_have_copies_of_their_own(home: Path) -> None:
+def test_changed_files_get_separate_copies(home: Path) -> None:
     plan = make_plan(home)
     copied = [copy_inputs(plan, home / "inputs")]
     (home / "calm.md").write_text("Be calmer.")
@@ -159,7 +159,7 @@ def test_changed_files_have_copies_of_their_own(home: Path) -> None:
     assert souls == ["calm", "calmer"]
 
 
-def test_what_a_killed_process_left_of_a_copy_is_removed(home: Path) -> None:
+def test_partial_copy_of_a_killed_process_is_removed(home: Path) -> None:
     left = home / "inputs" / ".template.999999999-1.abcd1234.partial"
     left.mkdir(parents=True)
     copy_inputs(make_plan(home), home / "inputs")
@@ -186,7 +186,7 @@ def test_the_author_may_name_files_by_links(home: Path, tmp_path: Path) -> None:
     assert digest_inputs(copied) == digest_inputs(make_plan(home))
 
 
-def test_a_copy_that_fails_leaves_nothing(
+def test_failed_copy_leaves_no_file(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_fd: int) -> None:

@@ -48,7 +48,7 @@ def test_attempts_never_share_a_name() -> None:
     st.integers(1, 999),
     st.integers(0, 99),
 )
-def test_a_full_name_contains_the_display_name_and_the_place(
+def test_full_name_contains_the_display_name_and_the_index(
     display: str, prefix: str, generation: int, index: int
 ) -> None:
     name = layout.full_name(display, layout.attempt_name(prefix, generation), index)
@@ -56,7 +56,7 @@ def test_a_full_name_contains_the_display_name_and_the_place(
     assert layout.agent_index(name) == index
 
 
-def test_a_name_without_a_place_is_the_first() -> None:
+def test_name_without_an_index_means_the_first_agent() -> None:
     assert layout.agent_index("Eko") == 0
 
 
@@ -67,7 +67,7 @@ def test_sessions_of_tmux_have_the_suffixes_of_their_runs() -> None:
     assert layout.tmux_session(None, name, "exp") == ""
 
 
-def test_chains_have_directories_and_prefixes_of_their_own() -> None:
+def test_each_chain_has_its_own_directory_and_prefix() -> None:
     home = Path("/experiments/pairs")
     assert layout.chain_dir(home, "fable-r1", "chains") == home / "chains" / "fable-r1"
     assert layout.run_prefix("pairs", "fable-r1", "chains") == "pairs-fable-r1"

@@ -72,7 +72,7 @@ def failed(moved_to: str) -> tuple[Any, dict[str, Any]]:
     return "failed", {"cause": "world", "text": "died", "usage": [], "moved_to": moved_to}
 
 
-def test_a_run_of_the_scripts_with_the_name_of_a_spent_attempt_stays(scene: Scene) -> None:
+def test_script_run_with_the_name_of_a_spent_attempt_is_kept(scene: Scene) -> None:
     scene.archive("a", "of-the-script.ckpt")
     scene.archive("a.failed-1", "t1.ckpt")
     scene.write("a", 1, OPENED, checkpoint("t1.ckpt", "pause"), ("paused", {"usage": []}))
@@ -84,7 +84,9 @@ def test_a_run_of_the_scripts_with_the_name_of_a_spent_attempt_stays(scene: Scen
     assert (scene.runs / "a").is_dir()
 
 
-def test_failed_runs_and_periodic_checkpoints_of_committed_generations_go(scene: Scene) -> None:
+def test_failed_runs_and_periodic_checkpoints_of_committed_generations_are_removed(
+    scene: Scene,
+) -> None:
     scene.archive("a.failed-1", "t1.ckpt")
     for file in ("t2.ckpt", "boundary.ckpt", "end.ckpt"):
         scene.archive("b", file)
@@ -99,7 +101,7 @@ def test_failed_runs_and_periodic_checkpoints_of_committed_generations_go(scene:
     assert [point.ref.file for point in generation.checkpoints()] == ["boundary.ckpt", "end.ckpt"]
 
 
-def test_the_run_of_the_archive_that_the_pointer_names_stays(scene: Scene) -> None:
+def test_run_of_the_archive_in_the_pointer_is_kept(scene: Scene) -> None:
     archive = scene.archive("a.failed-1", "t1.ckpt")
     scene.archive("b", "none").unlink()
     scene.write("a", 1, OPENED, checkpoint("t1.ckpt"), failed("a.failed-1"))
@@ -133,7 +135,7 @@ def test_sources_of_forks_are_kept(scene: Scene) -> None:
     assert scene.names() == []
 
 
-def test_a_source_of_a_fork_that_was_made_meanwhile_stays(scene: Scene) -> None:
+def test_source_of_a_concurrent_fork_is_kept(scene: Scene) -> None:
     archive = scene.archive("b", "t2.ckpt")
     scene.write("b", 1, OPENED, checkpoint("t2.ckpt"), COMMITTED)
     leftovers = list_leftovers(read_experiment(scene.directory))
@@ -147,7 +149,7 @@ def test_a_source_of_a_fork_that_was_made_meanwhile_stays(scene: Scene) -> None:
     assert list(read_experiment(scene.directory).state.checkpoints())
 
 
-def test_the_run_of_an_attempt_that_has_not_ended_stays(scene: Scene) -> None:
+def test_run_of_an_unfinished_attempt_is_kept(scene: Scene) -> None:
     scene.archive("a", "none").unlink()
     scene.write("a", 1, OPENED)
     assert scene.names() == []
@@ -165,7 +167,7 @@ def test_nothing_behind_a_link_is_removed(scene: Scene, tmp_path: Path) -> None:
     assert (outside / "file").exists()
 
 
-def test_the_archive_that_the_pointer_names_stays(scene: Scene) -> None:
+def test_archive_in_the_pointer_is_kept(scene: Scene) -> None:
     archive = scene.archive("b", "t2.ckpt")
     scene.write("b", 1, OPENED, checkpoint("t2.ckpt"), COMMITTED)
     pointer = scene.directory / "chains" / "r1" / "checkpoint.json"
@@ -173,7 +175,7 @@ def test_the_archive_that_the_pointer_names_stays(scene: Scene) -> None:
     assert scene.names() == []
 
 
-def test_nothing_is_removed_while_the_experiment_runs(scene: Scene) -> None:
+def test_running_experiment_is_not_cleaned(scene: Scene) -> None:
     scene.archive("b", "t2.ckpt")
     scene.write("b", 1, OPENED, checkpoint("t2.ckpt"), COMMITTED)
     with Journal(scene.directory), pytest.raises(RunLockedError):

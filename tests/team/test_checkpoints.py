@@ -206,7 +206,7 @@ async def test_checkpoint_waits_for_an_agent_that_reports_work(
     assert saved.mid_turn == ()
 
 
-async def test_a_quiet_log_alone_does_not_end_a_turn(scene: Scene, tmp_path: Path) -> None:
+async def test_quiet_log_alone_does_not_mean_an_idle_agent(scene: Scene, tmp_path: Path) -> None:
     directory = await anyio.to_thread.run_sync(
         lambda: make_agent(tmp_path / "run", "Rua", mid_turn=True)
     )
@@ -267,7 +267,7 @@ async def test_checkpoint_waiting_for_an_idle_moment_can_be_cancelled(scene: Sce
 
 
 @pytest.mark.thorough
-async def test_the_oldest_are_removed_with_their_snapshots_and_never_what_the_pointer_names(
+async def test_oldest_checkpoints_are_removed_except_the_one_in_the_pointer(
     scene: Scene,
 ) -> None:
     checkpointer = scene.checkpointer(keep=2)
@@ -285,7 +285,7 @@ async def test_the_oldest_are_removed_with_their_snapshots_and_never_what_the_po
     assert kept == {path.name for path in [*snapshots, *scene.dir.glob("*.ckpt")]}
 
 
-async def test_a_save_that_fails_removes_nothing(scene: Scene) -> None:
+async def test_failed_save_removes_no_checkpoint(scene: Scene) -> None:
     checkpointer = scene.checkpointer(keep=1)
     first = await checkpointer.save()
     notes = scene.eko.dir / "workspace" / "notes.md"
@@ -300,7 +300,7 @@ async def test_a_save_that_fails_removes_nothing(scene: Scene) -> None:
 
 
 @pytest.mark.thorough
-async def test_a_pointer_that_cannot_be_written_keeps_the_archive_before(
+async def test_unwritable_pointer_keeps_the_previous_archive(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpointer = scene.checkpointer(keep=1)
@@ -320,7 +320,7 @@ async def test_a_pointer_that_cannot_be_written_keeps_the_archive_before(
 
 
 @pytest.mark.thorough
-async def test_the_save_that_a_restart_needs_is_not_removed(tmp_path: Path, scene: Scene) -> None:
+async def test_save_needed_by_a_restart_is_kept(tmp_path: Path, scene: Scene) -> None:
     other = await scene.world.start(run_dir=tmp_path / "run2", name="r", restart="checkpoint")
     checkpointer = AsyncCheckpointer(scene.world, {}, dir=tmp_path / "out", instance="r", keep=1)
     await checkpointer.save()

@@ -86,9 +86,7 @@ async def test_all_autosaves_except_the_last_are_unneeded(
     assert await anyio.to_thread.run_sync(spent, run) == []
 
 
-async def test_rows_go_with_their_save_and_a_save_with_other_rows_is_not_the_last(
-    world: AsyncWorld, run: Path, home: Path
-) -> None:
+async def test_rows_are_removed_with_their_save(world: AsyncWorld, run: Path, home: Path) -> None:
     await world.start_many(1, run_dir=run)
     older, good, last = (await autosave(world, home))[:3]
     await world.stop()
@@ -113,7 +111,7 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-async def test_a_save_that_was_asked_for_is_another_kind(
+async def test_requested_save_has_a_different_kind(
     world: AsyncWorld, run: Path, home: Path
 ) -> None:
     await world.start_many(1, run_dir=run)
@@ -126,7 +124,7 @@ async def test_a_save_that_was_asked_for_is_another_kind(
     assert (left.path, left.kind) == (asked.path, "save")
 
 
-async def test_the_archives_of_an_interval_go_with_their_saves_but_for_the_latest(
+async def test_interval_archives_except_the_latest_are_unneeded(
     world: AsyncWorld, run: Path, home: Path
 ) -> None:
     await world.start_many(1, run_dir=run)
@@ -143,7 +141,7 @@ async def test_the_archives_of_an_interval_go_with_their_saves_but_for_the_lates
     assert await anyio.to_thread.run_sync(read_pointer, archives) == latest
 
 
-async def test_the_last_good_save_stays_when_the_newest_is_damaged(
+async def test_last_good_save_is_kept_if_the_newest_is_damaged(
     world: AsyncWorld, run: Path, home: Path
 ) -> None:
     await world.start_many(1, run_dir=run)
@@ -155,7 +153,7 @@ async def test_the_last_good_save_stays_when_the_newest_is_damaged(
     assert not newest.exists()
 
 
-async def test_a_save_stays_that_another_run_began_from(
+async def test_save_that_another_run_started_from_is_needed(
     world: AsyncWorld, run: Path, home: Path, tmp_path: Path
 ) -> None:
     await world.start_many(1, run_dir=run)
@@ -172,7 +170,7 @@ async def test_a_save_stays_that_another_run_began_from(
     assert parent.exists()
 
 
-async def test_a_manifest_names_no_file_that_is_not_a_save_below_the_run(
+async def test_manifest_entries_outside_the_run_are_ignored(
     world: AsyncWorld, run: Path, home: Path, tmp_path: Path
 ) -> None:
     await world.start_many(1, run_dir=run)
@@ -226,7 +224,7 @@ def _start_time() -> int:
     return int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
 
 
-async def test_a_run_in_progress_is_not_touched(world: AsyncWorld, run: Path) -> None:
+async def test_running_run_is_not_cleaned(world: AsyncWorld, run: Path) -> None:
     await world.start_many(1, run_dir=run)
     with pytest.raises(RunLockedError, match="w000"):
         await anyio.to_thread.run_sync(clean, run)

@@ -99,7 +99,7 @@ async def test_agents_are_closed_if_a_later_one_cannot_be_opened(scene: Scene) -
     assert not first.is_open
 
 
-async def test_an_instance_and_its_agents_are_saved_and_brought_back_together(scene: Scene) -> None:
+async def test_instance_and_agents_are_saved_and_restored_together(scene: Scene) -> None:
     agents = scene.agents()
     notes = scene.run_dir / "agents" / "Eko" / "workspace" / "notes.md"
     async with scene.crew(agents) as crew:

@@ -10,7 +10,7 @@ from clawblox.team.pointer import POINTER_NAME, read_pointer, write_pointer
 AT = "2026-06-22T18:59:25Z"
 
 
-def test_an_archive_below_is_named_so_that_both_can_be_moved(tmp_path: Path) -> None:
+def test_archive_below_the_pointer_has_a_relative_path(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     write_pointer(home / POINTER_NAME, home / "runs" / "a.ckpt", {"generation": 1})

@@ -101,6 +101,6 @@ def test_a_foreign_record_is_an_error_that_names_the_file(tmp_path: Path, conten
 
 
 @pytest.mark.parametrize("limit", ["max_usd", "max_minutes"])
-def test_a_limit_that_is_no_amount_is_refused_by_name(limit: str) -> None:
+def test_limit_with_an_invalid_amount_is_refused_by_name(limit: str) -> None:
     with pytest.raises(ConfigError, match=f"{limit}: must be a number above 0, not 0"):
         AgentRunOptions(**{limit: 0})

@@ -180,7 +180,7 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-async def test_world_and_agents_continue_where_they_were(killed: Killed, tmp_path: Path) -> None:
+async def test_world_and_agents_resume_from_the_same_moment(killed: Killed, tmp_path: Path) -> None:
     metadata = await run_blocking(read_metadata, killed.checkpoint)
     assert {name: metadata["agents"][name]["mid_turn"] for name in AGENTS} == dict.fromkeys(
         AGENTS, True

@@ -64,7 +64,7 @@ def conversation(directory: Path, driver: str) -> tuple[str, list[str]]:
 
 
 @pytest.mark.parametrize(("driver", "was_sandboxed", "is_sandboxed", "moves"), COMBINATIONS)
-async def test_a_conversation_continues_whatever_surrounds_its_program(
+async def test_conversation_continues_in_any_surroundings_of_its_program(
     tmp_path: Path, driver: str, was_sandboxed: bool, is_sandboxed: bool, moves: bool
 ) -> None:
     directory, bin_dir = tmp_path / "one" / "agents" / "Eko", tmp_path / "bin"
@@ -209,9 +209,7 @@ FOREIGN = str(uuid.UUID(int=9))
 @pytest.mark.parametrize(
     "driver", [pytest.param(each, marks=pytest.mark.thorough) for each in DRIVERS[:2]] + ["kimi"]
 )
-async def test_no_wrong_record_of_a_session_begins_or_continues_another(
-    tmp_path: Path, driver: str, fault: Any
-) -> None:
+async def test_wrong_session_record_is_never_used(tmp_path: Path, driver: str, fault: Any) -> None:
     directories = [tmp_path / "agents" / name for name in ("A", "B")]
     for directory in directories:
         await run_blocking(leave_conversation, directory, driver)

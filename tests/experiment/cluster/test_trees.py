@@ -486,7 +486,7 @@ def test_hostile_names_cannot_leave_the_directory(name: bytes) -> None:
 
 
 @given(st.text() | st.binary().map(os.fsdecode))
-def test_checked_names_stay_below(name: str) -> None:
+def test_checked_names_stay_below_the_directory(name: str) -> None:
     try:
         check_name(name)
     except TransferError:
@@ -515,7 +515,7 @@ def test_an_index_that_is_too_long_is_not_read(length: int, place: Path, bundle:
         unpack(bundle, place / "new")
 
 
-def test_limits_hold_before_anything_is_written(place: Path, bundle: Path) -> None:
+def test_limits_are_checked_before_writing(place: Path, bundle: Path) -> None:
     write_bundle(bundle, [TOP, member(b"d/a", size=20)], bytes(20))
     for limits in (TreeLimits(members=1), TreeLimits(total_bytes=19)):
         with pytest.raises(TransferError, match="more than"):

@@ -44,7 +44,7 @@ def test_a_recorded_value_that_is_no_number_is_left_out(value: Any) -> None:
 
 
 @pytest.mark.parametrize("data", [{}, {"scores": None}, {"scores": [1.0]}, {"scores": "cubes"}])
-def test_a_line_without_scores_adds_none(data: Any) -> None:
+def test_line_without_scores_leaves_the_scores_unchanged(data: Any) -> None:
     assert Scores().merge(data, "first") == Scores()
 
 

@@ -95,7 +95,7 @@ def test_the_copy_of_a_swept_file_does_not_rename_its_chain() -> None:
     assert labels[0] == labels[1]
 
 
-def test_labels_get_earlier_steps_only_where_paths_end_alike() -> None:
+def test_labels_get_earlier_steps_only_if_paths_end_alike() -> None:
     paths = ["agents.Eko.model", "agents.Moa.model", "save.before"]
     assert list(label_keys(paths).values()) == ["Eko_model", "Moa_model", "before"]
 

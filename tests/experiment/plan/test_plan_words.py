@@ -115,7 +115,7 @@ def test_a_list_of_other_values_gets_no_brackets(top: str) -> None:
     assert "in place of" not in refuse_part(top=top)
 
 
-def test_a_program_in_place_of_a_driver_is_refused_with_its_proper_place() -> None:
+def test_program_given_as_driver_is_refused_with_its_correct_key() -> None:
     error = refuse("world = 'w'\n[[agents]]\ndriver = './agent.py'")
     assert error.hint is not None
     assert 'driver = "command"' in error.hint

@@ -219,7 +219,7 @@ def test_an_agent_that_renames_its_directories_ends_its_own_attempt_with_a_reaso
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("command", ["rm {0}", "rm -r {1}", "cp {0} {0}.new; mv {0}.new {0}"])
-def test_a_journal_that_is_taken_away_ends_worlds_and_agents_and_is_continued_by_a_person(
+def test_lost_journal_ends_worlds_and_agents_until_a_person_continues(
     tmp_path: Path, command: str
 ) -> None:
     trial = make_trial(tmp_path)

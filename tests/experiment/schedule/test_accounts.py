@@ -69,7 +69,7 @@ async def test_repeated_limit_ends_are_probed_at_most_once_a_minute() -> None:
     assert simulation.types().count("opened") <= 12
 
 
-async def test_the_others_start_when_the_chain_that_tries_has_made_progress() -> None:
+async def test_others_start_once_the_probing_chain_makes_progress() -> None:
     simulation = Simulation(make_plan(repeats=2))
     limit = [Trouble(100.0, "limit", lasts=600.0)]
     simulation.backend.troubles = {"r1": [*limit], "r2": [*limit]}
@@ -81,7 +81,7 @@ async def test_the_others_start_when_the_chain_that_tries_has_made_progress() ->
     assert lines[cleared:].count("opened") == 1
 
 
-async def test_after_an_expired_login_nothing_is_tried_until_it_is_renewed() -> None:
+async def test_expired_login_is_not_probed_until_renewed() -> None:
     simulation = Simulation(make_plan(repeats=2))
     simulation.backend.troubles = {"r1": [Trouble(1000.0, "auth")]}
     simulation.backend.is_logged_in = False
@@ -97,7 +97,7 @@ async def test_after_an_expired_login_nothing_is_tried_until_it_is_renewed() -> 
     assert 2000.0 + 2600.0 <= simulation.clock.monotonic() <= 2060.0 + 2600.0
 
 
-async def test_a_chain_that_fails_while_it_tries_lets_another_try() -> None:
+async def test_failed_probing_chain_lets_another_probe() -> None:
     simulation = Simulation(make_plan(repeats=2))
     simulation.backend.troubles = {
         "r1": [Trouble(100.0, "limit", lasts=600.0), Trouble(0, "world")],
@@ -110,7 +110,7 @@ async def test_a_chain_that_fails_while_it_tries_lets_another_try() -> None:
     assert opened[2].at == opened[3].at
 
 
-async def test_a_chain_that_is_paused_before_it_tries_lets_another_try() -> None:
+async def test_paused_probing_chain_lets_another_probe() -> None:
     limits = {"worlds": 3, "min_free": 1000}
     simulation = Simulation(make_plan(repeats=3, limits=limits))
     limit = [Trouble(100.0, "limit", lasts=600.0)]

@@ -68,7 +68,7 @@ async def test_the_time_of_the_world_ends_a_generation() -> None:
 
 
 @pytest.mark.parametrize(("full", "end"), [(False, 3400.0), (True, 3600.0)])
-async def test_the_time_for_saving_ends_with_the_agents_unless_it_is_to_be_waited_out(
+async def test_saving_ends_with_the_agents_unless_the_full_time_is_required(
     end: float, *, full: bool
 ) -> None:
     simulation = Simulation(make_plan(save={"before": 300.0, "full": full}))
@@ -78,7 +78,7 @@ async def test_the_time_for_saving_ends_with_the_agents_unless_it_is_to_be_waite
     assert commit(simulation).data["ended_by"] == "duration"
 
 
-async def test_without_a_save_prompt_there_is_no_checkpoint_before_it() -> None:
+async def test_boundary_checkpoint_is_skipped_without_a_save_prompt() -> None:
     simulation = Simulation(make_plan(save=None))
     assert await simulation.run()
     assert commit(simulation).data["elapsed_s"] == 3600.0
@@ -98,7 +98,7 @@ async def test_checkpoints_that_are_not_required_may_all_fail() -> None:
 
 @pytest.mark.parametrize("has_end", [True, False])
 @pytest.mark.parametrize("is_written", [True, False])
-async def test_a_generation_has_the_worlds_time_of_its_end_whenever_it_was_interrupted(
+async def test_interrupted_generation_has_the_world_time_of_its_end(
     *, has_end: bool, is_written: bool
 ) -> None:
     policy = {"every": 900.0, "idle_wait": 0.0, "end": has_end}
@@ -131,7 +131,7 @@ async def test_the_end_of_each_attempt_has_the_script_errors_of_its_world() -> N
 # -- trouble ------------------------------------------------------------------------------------
 
 
-async def test_an_agent_that_fails_while_it_saves_fails_no_attempt() -> None:
+async def test_agent_failure_while_saving_does_not_fail_the_attempt() -> None:
     simulation = Simulation(make_plan(save={"before": 300.0, "full": True}))
     simulation.backend.troubles["r1"] = [Trouble(SAVING_AT + 50.0, "agent")]
     assert await simulation.run()

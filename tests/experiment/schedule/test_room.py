@@ -33,7 +33,7 @@ NODE = Room(node="n1", lease_s=30.0, machine=MACHINE)
 HOST = {"node": "n1", "lease_s": 30.0, "bound_s": 31.0, "machine": MACHINE}
 
 
-async def test_a_chain_that_finds_no_room_opens_nothing_until_it_does() -> None:
+async def test_chain_without_room_opens_no_attempt() -> None:
     simulation = Simulation(make_plan())
     simulation.backend.has_room = False
     seen: list[tuple[list[str], list[str]]] = []
@@ -67,7 +67,7 @@ async def test_a_pause_ends_the_wait_for_room_and_nothing_is_opened() -> None:
     assert simulation.scheduler.state.chains == {}
 
 
-async def test_a_pause_in_the_moment_that_room_is_found_opens_nothing(
+async def test_pause_at_the_moment_of_finding_room_opens_no_attempt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     simulation = Simulation(make_plan())
@@ -192,7 +192,7 @@ async def test_a_resume_waits_for_the_bound_of_a_host_that_may_live_and_others_s
     check_history(simulation)
 
 
-async def test_what_an_attempt_that_is_awaited_has_cost_is_spent() -> None:
+async def test_cost_of_an_awaited_attempt_counts_as_spent() -> None:
     simulation = Simulation(make_plan(repeats=2, limits={"worlds": 1, "dollars": 0.05}))
     await kill_on_node(simulation)
     left = Usage(output_tokens=900, cost_usd=0.09)
@@ -231,7 +231,7 @@ async def test_a_resume_that_was_killed_or_paused_while_it_waited_leaves_the_wai
     check_history(simulation)
 
 
-async def test_an_attempt_that_has_an_ending_is_not_awaited() -> None:
+async def test_ended_attempt_is_not_awaited() -> None:
     simulation = Simulation(make_plan())
     simulation.backend.rooms["r1"] = NODE
     simulation.backend.troubles["r1"] = [Trouble(1000.0, "limit", lasts=10**6)]

@@ -180,7 +180,7 @@ async def test_the_end_of_a_limit_that_cannot_be_recorded_is_a_pause() -> None:
     assert statuses(simulation) == {"r1": "committed"}
 
 
-async def test_only_one_chain_tries_whether_a_limit_has_lifted() -> None:
+async def test_only_one_chain_probes_a_limit() -> None:
     simulation = Simulation(make_plan(repeats=3))
     simulation.backend.troubles = {
         name: [Trouble(1000.0, "limit"), Trouble(5.0, "limit") if name == "r1" else None]
@@ -197,7 +197,7 @@ async def test_only_one_chain_tries_whether_a_limit_has_lifted() -> None:
     check_history(simulation)
 
 
-async def test_the_waits_before_further_tries_of_a_limit_get_longer() -> None:
+async def test_waits_between_limit_probes_grow() -> None:
     simulation = Simulation(make_plan())
     simulation.backend.troubles["r1"] = [Trouble(0, "limit")] * 6
     assert await simulation.run()
@@ -208,7 +208,7 @@ async def test_the_waits_before_further_tries_of_a_limit_get_longer() -> None:
     assert simulation.state.accounts == {}
 
 
-async def test_a_limit_that_does_not_lift_ends_the_run_and_the_chain_is_whole() -> None:
+async def test_unlifted_limit_ends_the_run_and_keeps_the_chain_intact() -> None:
     simulation = Simulation(make_plan(retry={"longest_pause": "1h"}))
     simulation.backend.troubles["r1"] = [Trouble(1000.0, "limit", lasts=86400.0)]
     assert await simulation.run()

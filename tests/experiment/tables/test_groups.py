@@ -89,7 +89,7 @@ def test_checkpoints_are_pairs_of_the_means_of_their_branches() -> None:
     assert difference.interval == pytest.approx((4.5 - 12.7062 * 1.5, 4.5 + 12.7062 * 1.5))
 
 
-def test_a_branch_without_a_control_of_its_own_checkpoint_is_in_no_pair() -> None:
+def test_branch_without_a_control_of_its_checkpoint_is_not_paired() -> None:
     forks = Forks("r1", "r2")
     forks.fork("r1", {None: [1.0], HINT: [4.0]})
     forks.fork("r2", {HINT: [100.0]})
@@ -98,7 +98,7 @@ def test_a_branch_without_a_control_of_its_own_checkpoint_is_in_no_pair() -> Non
     assert (difference.estimate.standard_error, difference.interval) == (None, None)
 
 
-def test_branches_that_have_not_ended_are_in_no_pair() -> None:
+def test_unfinished_branches_are_not_paired() -> None:
     forks = Forks("r1")
     forks.fork("r1", {None: [None, 2.0], HINT: [5.0, None]})
     (difference,) = forks.results.differences("points")

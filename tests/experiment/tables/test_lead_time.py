@@ -6,7 +6,7 @@ from clawblox.experiment.tables.lead_time import LeadTime, find_lead_time
 from tests.experiment.journals import Journal, make_plan
 
 
-def test_without_a_measured_save_the_lead_time_is_the_usual_one() -> None:
+def test_lead_time_without_a_measured_save_is_the_default() -> None:
     journal = Journal()
     journal.open("r1", 1).work().checkpoint()  # of a version that did not measure it
     assert find_lead_time(make_plan(), journal.lines) == LeadTime(pause_s=None, lead_s=300)

@@ -212,7 +212,7 @@ def test_csv_has_a_column_for_each_label_and_score() -> None:
     assert (first["score.cubes"], first["is_estimated"], first["seed"]) == ("0.0", "false", "")
 
 
-def test_lines_of_csv_end_in_a_newline_alone() -> None:
+def test_csv_lines_end_in_lf() -> None:
     assert swept().to_csv().count("\r") == HOSTILE.count("\r")
 
 

@@ -31,7 +31,7 @@ def make_agent_rows_from(journal: Journal, **fields: object) -> list[AgentRow]:
     return make_results(journal.plans(make_plan(**fields))).agents()
 
 
-def test_a_generation_has_a_row_when_it_has_begun() -> None:
+def test_started_generation_has_a_row() -> None:
     journal = Journal()
     journal.open("r1", 1).work().commit(USAGE)
     journal.open("r2", 1)
@@ -238,7 +238,7 @@ def test_tokens_and_cost_that_a_program_does_not_report_are_unknown_not_0() -> N
     assert results.table(by="chain", mean=["output_tokens"])
 
 
-def test_a_row_says_how_often_the_cost_of_a_turn_may_be_missing() -> None:
+def test_row_counts_possibly_missing_turn_costs() -> None:
     journal = Journal()
     usage = [attrs.evolve(used(100, 1.0), missing_costs=2), used(50, 0.5)]
     journal.open("r1", 1).work().commit(usage)

@@ -43,7 +43,7 @@ def first_chain(journal: Journal, **options: Any) -> ChainStatus:
     return make_status_from(journal, **options).chains[0]
 
 
-def test_a_chain_that_has_not_begun_waits(journal: Journal) -> None:
+def test_unstarted_chain_is_waiting(journal: Journal) -> None:
     chain = first_chain(journal)
     assert (chain.name, chain.generation, chain.generations) == ("r1", 1, 3)
     assert (chain.state, chain.reason, chain.remaining_s) == ("waiting", "", 3 * HOUR)
@@ -60,7 +60,7 @@ def test_a_chain_that_has_not_begun_waits(journal: Journal) -> None:
         (["prepared", "working", "closing", "saved", "scored"], "scoring"),
     ],
 )
-def test_a_chain_that_runs_is_at_the_step_of_its_attempt(
+def test_running_chain_has_the_step_of_its_attempt(
     journal: Journal, steps: list[str], state: str
 ) -> None:
     attempt = journal.open("r1", 1)
@@ -79,7 +79,7 @@ def test_the_usage_of_an_imported_generation_is_unknown_not_0(journal: Journal) 
     assert describe_status(status)[-1].split() == ["r1", "1/1", "done", "0s", "of", "1h"]
 
 
-def test_an_attempt_that_began_with_the_save_prompt_is_saving(journal: Journal) -> None:
+def test_attempt_started_with_the_save_prompt_is_saving(journal: Journal) -> None:
     journal.open("r1", 1, phase="save").work()
     assert first_chain(journal).state == "saving"
 
@@ -103,7 +103,7 @@ def test_a_pause_has_its_reason_and_its_end(journal: Journal) -> None:
 
 
 @pytest.mark.parametrize("ending", [None, "paused", "failed", "interrupted"])
-def test_a_chain_that_waits_for_a_node_says_so_whatever_came_before(
+def test_chain_waiting_for_a_node_reports_it_regardless_of_earlier_pauses(
     journal: Journal, ending: str | None
 ) -> None:
     if ending is not None:
@@ -181,7 +181,7 @@ def test_complete_generations_whose_latest_score_failed_are_named(journal: Journ
     assert make_status_from(journal).failed_scores == ("r1/g002",)
 
 
-def test_the_next_generation_begins_at_zero(journal: Journal) -> None:
+def test_next_generation_starts_at_zero(journal: Journal) -> None:
     journal.open("r1", 1).work().commit(USAGE)
     chain = first_chain(journal)
     assert (chain.generation, chain.active_s, chain.usage.output_tokens) == (2, 0.0, 0)
@@ -209,12 +209,12 @@ def test_live_facts_are_newer_than_the_last_checkpoint(journal: Journal) -> None
 
 
 @pytest.mark.parametrize("data", [[], {"r1": 3}, {"r1": {"agents": "Eko"}}])
-def test_live_facts_that_are_not_valid_are_refused(data: object) -> None:
+def test_invalid_live_facts_are_refused(data: object) -> None:
     with pytest.raises(ValueError, match="Expected"):
         decode_live(data)
 
 
-def test_generations_are_counted_by_what_happens_to_them(journal: Journal) -> None:
+def test_generations_are_counted_by_state(journal: Journal) -> None:
     journal.open("r1", 1).work().commit(USAGE)
     journal.open("r1", 2).work()
     journal.open("r2", 1).work().end("failed", cause="setup", text="no program")
@@ -274,7 +274,7 @@ def test_a_branch_has_its_own_generations_and_duration(journal: Journal) -> None
     assert make_status_from(journal).generations == 7
 
 
-def test_limited_accounts_are_those_that_were_not_cleared(journal: Journal) -> None:
+def test_cleared_accounts_are_not_limited(journal: Journal) -> None:
     for account in ("claude", "codex"):
         journal.write("account.limited", {"account": account, "reason": "limit", "until": None})
     journal.write("account.cleared", {"account": "claude"})
