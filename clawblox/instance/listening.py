@@ -171,12 +171,16 @@ class _Listeners:
         Raises:
             OSError: The sockets cannot be read, for lack of file descriptors.
         """
-        async with self._lock:
-            if anyio.current_time() - self._read_at >= _FRESH_S:
-                self._by_port = await run_blocking(_read_listeners)
-                self._read_at = anyio.current_time()
+        if self._is_old():
+            async with self._lock:
+                if self._is_old():  # otherwise another task has read them
+                    self._by_port = await run_blocking(_read_listeners)
+                    self._read_at = anyio.current_time()
         listeners = self._by_port.get(port, ())
         return {listener.inode for listener in listeners if serves(listener, host)}
+
+    def _is_old(self) -> bool:
+        return anyio.current_time() - self._read_at >= _FRESH_S
 
 
 def _read_listeners() -> dict[int, list[Listener]]:
