@@ -235,7 +235,7 @@ def read_records(run_dir: Path) -> list[InstanceRecord]:
         ManifestError: A later version of clawblox wrote a record.
     """
     journal = records_journal(run_dir)
-    found = (_decode(line, journal) for _, line in sorted(read_lines(journal).items()))
+    found = (_decode_again(line, journal) for _, line in sorted(read_lines(journal).items()))
     return [record for record in found if record is not None]
 
 
@@ -315,7 +315,6 @@ _FORMAT: Final = RecordFormat(
 )
 
 
-@functools.lru_cache(maxsize=1024)
 def _decode(line: bytes, journal: Path) -> InstanceRecord | None:
     """Return the record of a line; None if another program wrote the line."""
     try:
@@ -326,6 +325,12 @@ def _decode(line: bytes, journal: Path) -> InstanceRecord | None:
         return None
     # An address in place of a directory would be downloaded and run.
     return None if is_world_url(record.world_dir) else record
+
+
+_decode_again: Final = functools.lru_cache(maxsize=1024)(_decode)
+"""Remembers records, for tables that are drawn again; a start that reads its own record once would
+keep it in memory.
+"""
 
 
 # -- run directories that were moved ---------------------------------------------------------------
