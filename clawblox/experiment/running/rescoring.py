@@ -40,7 +40,7 @@ def find_end(generation: GenerationState) -> Checkpoint | None:
 
 
 class ScoreSink(Protocol):
-    """Receives the scores; a :class:`Recorder` writes them to the journal."""
+    """Receives the scores; a :class:`JournalRecorder` writes them to the journal."""
 
     async def write(self, type: LineType, data: Mapping[str, Any], about: About) -> object:  # noqa: A002
         """Write the scores of a generation, as data of a line ``rescored``."""
