@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("clawblox",)
+FOLDERS = ("benchmarks", "clawblox", "docs", "examples", "tests")
 HERE = Path(__file__)
 
 BEGINNING = re.compile(r"(What|Which|Whether|How|Who)\b")
