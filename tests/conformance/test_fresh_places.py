@@ -206,6 +206,7 @@ async def test_silently_killed_run_in_fresh_places_is_explained(
     assert "killed by SIGKILL" in result.evidence
 
 
+@pytest.mark.thorough
 async def test_world_with_constant_answers_weakens_the_verdict(tmp_path: Path) -> None:
     report = await check(tmp_path, "--frozen", ids=["restore.trace"])
     assert report.verdict.grade == "exact_as_far_as_seen"

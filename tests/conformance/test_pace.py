@@ -84,6 +84,7 @@ async def test_input_reaches_its_aim_at_any_speed_of_the_world(run_in: Any, rate
     assert landing.slowness == pytest.approx(1 / rate, rel=0.1)
 
 
+@pytest.mark.thorough
 async def test_wait_is_limited_for_worlds_below_a_fiftieth_of_real_time(run_in: Any) -> None:
     run_in(world := SlowWorld(0.0005))
     landing = await land(world, aim=0.3)

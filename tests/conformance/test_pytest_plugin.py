@@ -147,6 +147,7 @@ def test_one_xdist_process_runs_the_checks_for_all(run: Run, tmp_path: Path) -> 
     assert list(scratch.iterdir()) == []
 
 
+@pytest.mark.thorough
 def test_a_misspelled_check_is_a_usage_error(run: Run) -> None:
     ended = run("--clawblox-world=panda", "--clawblox-check=restore.tracee")
     assert ended.returncode == pytest.ExitCode.USAGE_ERROR

@@ -48,6 +48,7 @@ async def test_run_on_a_slower_machine_gets_common_times_with_an_earlier_run(sav
     assert require_equal("it", *seen(life)) >= LEAST_COMMON
 
 
+@pytest.mark.thorough
 async def test_slow_run_is_observed_for_longer() -> None:
     make = partial(make_player, ticks_an_answer=9)
     first = await realtime._watch(make(0))

@@ -98,6 +98,7 @@ def test_a_copied_or_moved_run_is_complete_and_independent(tmp_path: Path, is_co
     assert record.datastore_path == str(moved / "worlds" / "w000" / "datastore" / "rows.db")
 
 
+@pytest.mark.thorough
 @pytest.mark.anyio
 async def test_a_copy_of_a_real_run_shows_the_same_as_the_original(tmp_path: Path) -> None:
     run, copy = tmp_path / "run", tmp_path / "copy"

@@ -301,6 +301,7 @@ libc.sleep(60)
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", HELPERS)
 def test_a_surviving_forked_child_does_not_keep_helpers_alive(tmp_path: Path, name: str) -> None:
     body = HELPERS[name] + FORK_BESIDE_A_HELPER

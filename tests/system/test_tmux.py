@@ -129,6 +129,7 @@ async def test_instances_that_start_together_share_the_new_session(
         assert sorted(windows(tmux)) == ["world-0", "world-1", "world-2", "world-3"]
 
 
+@pytest.mark.thorough
 async def test_the_next_start_reuses_the_window_name(tmp_path: Path, tmux: Tmux) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         for _ in range(5):

@@ -238,6 +238,7 @@ def test_yielded_module_continues_when_a_script_resumes_it(tmp_path: Path) -> No
     assert world.lines == ["5", "true\t5"]
 
 
+@pytest.mark.thorough
 def test_chain_of_waiting_modules_finishes_in_order(tmp_path: Path) -> None:
     count = 400
     modules = {

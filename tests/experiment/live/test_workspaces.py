@@ -364,6 +364,7 @@ def test_an_inherited_repository_works_without_its_old_configuration(place: Plac
     assert "pager" not in (workspace / ".git" / "config").read_text()
 
 
+@pytest.mark.thorough
 @pytest.mark.needs("git")
 def test_an_inherited_worktree_replaces_no_repository_of_the_world(place: Place) -> None:
     make_upstream(place.world)

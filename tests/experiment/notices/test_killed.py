@@ -37,7 +37,10 @@ anyio.run(run, scene, scene.plan())
 """
 
 
-@pytest.mark.parametrize(("moment", "before", "after"), [("before", 0, 1), ("within", 1, 1)])
+@pytest.mark.parametrize(
+    ("moment", "before", "after"),
+    [("before", 0, 1), pytest.param("within", 1, 1, marks=pytest.mark.thorough)],
+)
 async def test_a_notice_around_which_its_process_was_killed_is_sent_once(
     tmp_path: Path, moment: str, before: int, after: int
 ) -> None:

@@ -82,6 +82,7 @@ async def test_agents_and_restarts_name_their_run(tmp_path: Path, run: Path) -> 
         assert ids(started.instance_dir, section) == known
 
 
+@pytest.mark.thorough
 async def test_an_earlier_save_can_be_forked_by_path(tmp_path: Path, run: Path) -> None:
     async with AsyncWorld(dir=make_world(tmp_path)) as world:
         await world.start_many(1, run_dir=run)
