@@ -215,8 +215,9 @@ class AsyncTeam:
                 acted in another.
             ConfigError: An argument is wrong.
             ClawbloxError: The world or an agent could not be started, or there is nothing to
-                resume. Leaving the block stops world and agents. Cancellation: leaving the block
-                stops world and agents.
+                resume. Leaving the block stops world and agents.
+
+        Cancellation: leaving the block stops world and agents.
         """
         if self._instance is not None:
             raise UsageError("this team was started already", hint="use another AsyncTeam object")

@@ -30,7 +30,7 @@ MAX_EXPERIMENTS: Final = 100
 _MAX_JOURNAL_BYTES: Final = 1 << 27
 """Size from which a journal is too large to read for a single line of a table."""
 
-ExperimentState: TypeAlias = Literal[
+OverviewState: TypeAlias = Literal[
     "running", "failed", "paused", "stopped", "done", "not begun", "unreadable"
 ]
 """State of an experiment; ``unreadable`` if it cannot be read."""
@@ -42,12 +42,14 @@ class ExperimentOverview:
 
     Attributes:
         directory: Its directory.
-        name: Its name; that of the directory if it cannot be read.
+        name: Its name; the directory's name if it cannot be read.
         state: Its state.
-        is_smoke: Whether it is a smoke run kept after a failure. failed: Number of chains that have
-            failed. chains: Number of its chains, with branches. committed: Number of complete
-            generations. generations: Number of all generations. spent_usd: Cost of all ended
-            attempts, in US dollars; None if any cost is unknown.
+        is_smoke: Whether it is a smoke run kept after a failure.
+        failed: Number of chains that have failed.
+        chains: Number of its chains, with branches.
+        committed: Number of complete generations.
+        generations: Number of all generations.
+        spent_usd: Cost of all ended attempts, in US dollars; None if any cost is unknown.
         is_estimated: Whether part of the cost is computed from prices.
         host: Another machine on which its process runs or was killed, or None.
         changed_at: UTC time of the last change of its journal; None if unknown.
@@ -56,7 +58,7 @@ class ExperimentOverview:
 
     directory: Path
     name: str
-    state: ExperimentState
+    state: OverviewState
     is_smoke: bool = False
     failed: int = 0
     chains: int = 0
@@ -145,7 +147,7 @@ def _summarise(status: ExperimentStatus, changed_at: str | None) -> ExperimentOv
     )
 
 
-def _judge(status: ExperimentStatus, committed: int) -> ExperimentState:
+def _judge(status: ExperimentStatus, committed: int) -> OverviewState:
     if status.pid is not None:
         return "running"
     if status.counts.get("failed"):

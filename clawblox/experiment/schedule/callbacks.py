@@ -38,10 +38,10 @@ _MAX_NAME_CHARS: Final = 256
 
 _log = OwnLog(__name__)
 
-Scored: TypeAlias = Mapping[str, float] | float
+ScoreValue: TypeAlias = Mapping[str, float] | float
 """Scores by name, or a single number, named ``score``."""
 
-Score: TypeAlias = Callable[[Any], Awaitable[Scored] | Scored]
+Score: TypeAlias = Callable[[Any], Awaitable[ScoreValue] | ScoreValue]
 """Returns the scores of a generation, whose agents have stopped and whose world runs. A plain
 function is called in its own thread."""
 
