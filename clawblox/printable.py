@@ -14,8 +14,8 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-_SUSPECT: Final = re.compile(r"[^\x20-\x7e\xa1-\xac\xae-\u02ff\u2010-\u2027]")
-"""Matches all unsafe characters and some safe ones; most text has no match."""
+_SUSPECT: Final = r"[^\x20-\x7e\xa1-\xac\xae-\u02ff\u2010-\u2027]"
+"""Matches all unsafe characters and some safe ones; compiled only for text that is not ASCII."""
 
 _UNSAFE_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Control characters, invisible characters such as bidi marks and tags, surrogates, separators."""
@@ -37,7 +37,7 @@ _EMOJI: Final = (
 A joiner is allowed only between two pictures, and a style selector only directly after a picture.
 """
 
-_EMOJI_OR_SUSPECT: Final = rf"{_EMOJI}|{_SUSPECT.pattern}"
+_EMOJI_OR_SUSPECT: Final = rf"{_EMOJI}|{_SUSPECT}"
 
 _SHORT_ESCAPES: Final = {"\n": "\\n", "\t": "\\t", "\\": "\\\\", "'": "\\'"}
 
@@ -62,7 +62,7 @@ def printable_lines(text: str, mark: Callable[[str], str] = str) -> str:
         text: The text.
         mark: Wraps an escape in markup.
     """
-    if _SUSPECT.search(text) is None:
+    if _is_plain(text.replace("\n", "")) or re.search(_SUSPECT, text) is None:
         return text
     lines = text.removesuffix("\r").replace("\r\n", "\n").split("\n")
     return "\n".join("\t".join(_escape(part, mark) for part in line.split("\t")) for line in lines)
@@ -92,7 +92,7 @@ def join_choices(words: Sequence[str]) -> str:
 
 def printable_json(document: str) -> str:
     """Return a JSON document with the same value and only printable characters."""
-    return _SUSPECT.sub(_escape_in_json, document)
+    return re.sub(_SUSPECT, _escape_in_json, document)
 
 
 def quote_words(words: Iterable[str]) -> str:
@@ -131,6 +131,10 @@ def _is_unsafe(char: str) -> bool:
     return unicodedata.category(char) in _UNSAFE_CATEGORIES or bool(re.match(_INVISIBLE, char))
 
 
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable()
+
+
 def _escape(text: str, mark: Callable[[str], str]) -> str:
     def show(match: re.Match[str]) -> str:
         shown = match[0]
@@ -138,7 +142,7 @@ def _escape(text: str, mark: Callable[[str], str]) -> str:
             return shown
         return mark(shown.encode("unicode_escape").decode())
 
-    return re.sub(_EMOJI_OR_SUSPECT, show, text)
+    return text if _is_plain(text) else re.sub(_EMOJI_OR_SUSPECT, show, text)
 
 
 def _escape_in_json(match: re.Match[str]) -> str:
