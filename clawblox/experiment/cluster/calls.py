@@ -176,7 +176,7 @@ class Answers:
         """
         self._forget_others(pending)
         if number not in self._pending:
-            raise ValueError(f"number: must be that of a call that is waited for, not {number}")
+            raise ValueError(f"number: must belong to a pending call, not {number}")
         found = self._runs.get(number)
         if found is None:
             found = _RunningCall()

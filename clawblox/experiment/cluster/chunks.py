@@ -84,7 +84,7 @@ class IncomingFile:
         """
         if offset not in self._missing or len(data) != min(CHUNK_BYTES, self._size - offset):
             chunk = f"{len(data)} bytes at {offset}"
-            raise TransferError(f"{self._target.name} has no further chunk of {chunk}")
+            raise TransferError(f"{self._target.name} expects no chunk of {chunk}")
         write_all_at(self._partial.fd, data, offset)
         self._missing.remove(offset)
 

@@ -49,15 +49,15 @@ def require_safe(engine: Engine, cluster: Cluster) -> None:
     """
     if not engine.has_token:
         raise ConfigError(
-            "must require a token before keys of agents travel to it: whoever reaches it can run"
-            " programs on its nodes",
+            "must require a token before keys of agents are sent to it: anyone who reaches it can"
+            " run programs on its nodes",
             key="cluster",
             hint="RAY_AUTH_MODE=token before ray start on each node, and here; or keys = 'node' in"
             " [cluster], and export the keys before ray start",
         )
     if not (engine.is_private or cluster.trusted_network):
         raise ConfigError(
-            "must be encrypted before keys of agents travel to it",
+            "must be encrypted before keys of agents are sent to it",
             key="cluster",
             hint="RAY_USE_TLS=1 with Ray's certificates; or trusted_network = true in [cluster]; or"
             " keys = 'node', and export the keys before ray start",

@@ -64,7 +64,7 @@ class HostFiles:
             sha256: Its digest.
         """
         if name not in _BUNDLES:
-            raise UsageError(f"a host takes no bundle {name!r}")
+            raise UsageError(f"a host accepts no bundle {name!r}")
         self._incoming[name] = IncomingFile(self.place / name, size, sha256)
 
     def put(self, name: str, offset: int, data: bytes) -> None:
@@ -154,7 +154,7 @@ class HostFiles:
     def read(self, name: str, offset: int, size: int) -> bytes:
         """Return a chunk of an archive, of a snapshot, or of ``changes``."""
         if name not in self._given:
-            raise UsageError(f"a host gives no file {name!r}")
+            raise UsageError(f"a host provides no file {name!r}")
         return read_chunk(self._given[name], offset, size)
 
     def remove(self) -> None:

@@ -88,11 +88,11 @@ class Tenancy:
             ValueError: The lease is over, or this host never gave that token.
         """
         if self.is_over(now):
-            raise ValueError("the lease of this host is over")
+            raise ValueError("the lease of this host has expired")
         if token is None:
             self.deadline = now + self.length_s if self.deadline is None else self.deadline
         elif self.deadline is None or token > now:
-            raise ValueError(f"token: must be a time that this host has given, not {token}")
+            raise ValueError(f"token: must be a time issued by this host, not {token}")
         else:
             self.deadline = max(self.deadline, token + self.length_s)
         return self.deadline

@@ -190,7 +190,7 @@ class Mirror:
         name, offset, data, digest = growth
         known = self.marks[name].offset if name in self.marks else 0
         if not is_mirrored(check_name(name)):
-            raise TransferError(f"{name[:200]!r} is not a growing file")
+            raise TransferError(f"{name[:200]!r} is not a mirrored file")
         if offset not in (0, known):
             raise TransferError(f"{name!r} cannot continue at {offset}: its copy ends at {known}")
         if left < 0 or offset + len(data) > MAX_FILE_BYTES or len(digest) > _DIGEST_BYTES:

@@ -63,7 +63,9 @@ async def make_place() -> Path:
         try:
             await end_left(left)
         except ClawbloxError as error:
-            _log.warning("processes of a killed host live", path=str(left), error=str(error))
+            _log.warning(
+                "processes of a killed host are still running", path=str(left), error=str(error)
+            )
         else:
             await run_blocking(discard_tree, left)
     return place

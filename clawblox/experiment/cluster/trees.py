@@ -248,7 +248,7 @@ def _read_index(bundle: int, limits: TreeLimits) -> list[_Member]:
     end = os.fstat(bundle).st_size - _LENGTH_BYTES
     length = int.from_bytes(os.pread(bundle, _LENGTH_BYTES, max(0, end)))
     if not length <= min(end, _MAX_INDEX_BYTES):
-        raise TransferError("the bundle is cut, or its index is too long")
+        raise TransferError("the bundle is truncated, or its index is too long")
     try:
         members = _decoder.decode(os.pread(bundle, length, end - length))
     except msgspec.DecodeError as error:
@@ -258,7 +258,7 @@ def _read_index(bundle: int, limits: TreeLimits) -> list[_Member]:
     for member in members:
         name = check_name(os.fsdecode(member.name))
         if name in is_directory or not is_directory.get(name.rpartition("/")[0]):
-            _refuse(name, "is there twice, or not in a directory that is there before")
+            _refuse(name, "is listed twice, or its directory is not listed before it")
         is_directory[name] = stat.S_ISDIR(member.mode)
         is_link_bad = not 0 < len(member.link) <= _MAX_PATH_BYTES or 0 in member.link
         kind = stat.S_IFMT(member.mode)

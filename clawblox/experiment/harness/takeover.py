@@ -182,14 +182,14 @@ def _find_point(chain: Chain, archive: Path, *, last: int) -> ResumePoint:
             f"must be of a generation that is not complete, not of generation {point.generation}",
             key="resume_from",
             value=str(archive),
-            hint="clawblox experiment fork begins branches at such a checkpoint",
+            hint="clawblox experiment fork starts branches at such a checkpoint",
         )
     if point.driver and point.driver != agents[0].driver:
         raise ConfigError(
             f"must have agents of the driver {agents[0].driver}, not {shorten(point.driver, 80)}",
             key="resume_from",
             value=str(archive),
-            hint="a conversation continues in the program in which it began",
+            hint="a conversation can only continue in the program that started it",
         )
     return point
 

@@ -370,7 +370,7 @@ class ExperimentState:
         branch = _to_branch(line.data)
         self._require_made(line, branch.source)
         if line.chain in self.chains:
-            raise _contradiction(line, f"{line.chain} has lines before")
+            raise _contradiction(line, f"{line.chain} already has lines")
         self._own_chain(line).branch = branch
 
     def _retry(self, line: JournalLine) -> None:
@@ -384,7 +384,7 @@ class ExperimentState:
         if origin is not None:
             self._require_made(line, origin)
         if generation.find_attempt(str(line.attempt)) is not None:
-            raise _contradiction(line, f"there is an attempt {line.attempt} before")
+            raise _contradiction(line, f"the attempt {line.attempt} already exists")
         previous = self._own_chain(line).generations.get(generation.number - 1)
         if (inherited := data.get("inherited")) not in (None, previous and previous.source):
             raise _contradiction(line, f"generation {generation.number - 1} has no {inherited}")

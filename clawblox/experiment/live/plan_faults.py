@@ -66,7 +66,7 @@ def find_world_faults(plan: Plan, chains: Iterable[Chain]) -> Iterator[ConfigErr
             continue
         if plan.seeds and not config.takes_reseed:
             yield ConfigError(
-                "must be left out: the world takes no seed, so they would change nothing",
+                "must be left out: the world takes no seed, so they would have no effect",
                 key="seeds",
                 value=list(plan.seeds),
                 hint="repeats = N makes N chains; [run] reseed = true in the world.toml of a world"
@@ -188,7 +188,7 @@ def find_agent_faults(plan: Plan, spec: AgentSpec) -> Iterator[ConfigError]:
             "cannot be continued from a checkpoint, which has no conversations of this driver",
             key=f"{key}.driver",
             value=spec.driver,
-            hint='retry.from = "template" begins an interrupted generation from its beginning',
+            hint='retry.from = "template" restarts an interrupted generation',
         )
     is_priced = driver.reports_cost or (spec.model or "") in plan.prices
     if plan.limits.dollars is not None and not is_priced:
@@ -243,7 +243,7 @@ def find_port_faults(plan: Plan, chains: Iterable[Chain]) -> Iterator[ConfigErro
     for port, count in ports.items():
         if min(count, plan.limits.worlds) > 1:
             yield ConfigError(
-                "must be left out where several worlds run at the same time",
+                "must be left out if several worlds run at the same time",
                 key="world.port",
                 value=port,
                 hint="each world gets a free port; with limits.worlds = 1 they take turns",
@@ -262,5 +262,5 @@ def find_money_faults(plan: Plan, chains: Iterable[Chain]) -> Iterator[ConfigErr
             f"must be more than ${most:g}, the budgets of the agents of a world",
             key="limits.dollars",
             value=limit,
-            hint="nothing starts that the money might not suffice for",
+            hint="a generation starts only if the money covers its budgets",
         )

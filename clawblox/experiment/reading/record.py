@@ -134,7 +134,7 @@ class ExperimentRecord:
         begun = self.state.chain(chain).generations
         if not begun:
             hint = "clawblox experiment status shows why it waits"
-            raise ConfigError("has not begun", key=_GENERATION, value=chain, hint=hint)
+            raise ConfigError("has not started", key=_GENERATION, value=chain, hint=hint)
         if number is None:
             return begun[max(begun)]
         if int(number) not in begun:
@@ -204,7 +204,7 @@ def read_plans(directory: Path, lines: Sequence[JournalLine]) -> list[Plan]:
     """
     if not lines:
         raise ClawbloxError(
-            f"the experiment in {directory} was interrupted before it began",
+            f"the experiment in {directory} was interrupted before it started",
             hint="remove the directory, and run the experiment again",
         )
     if lines[0].type != "experiment.begun":

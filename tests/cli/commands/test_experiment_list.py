@@ -89,7 +89,7 @@ def test_broken_and_foreign_directories_are_lines_with_the_reason(call: Start) -
     assert "has lost its journal" in by_name["experiments/lost"]
     assert by_name["experiments/piped"].endswith("is not a regular file")
     assert by_name["experiments/linked"].endswith("is a symbolic link")
-    assert "was interrupted before it began" in by_name["experiments/empty"]
+    assert "was interrupted before it started" in by_name["experiments/empty"]
     assert "\x1b" not in listed.out
     assert all(line.isprintable() for line in listed.out.splitlines())
 

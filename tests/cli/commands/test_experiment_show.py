@@ -137,7 +137,7 @@ def test_an_unknown_generation_is_an_error_that_names_similar_ones(
 def test_chain_that_has_not_started_has_no_generation_to_show(recorded: Path, call: Start) -> None:
     journal = recorded / JOURNAL_NAME
     journal.write_bytes(journal.read_bytes().splitlines(keepends=True)[0])
-    assert "has not begun" in refuse(call, "show", str(recorded), "r2")
+    assert "has not started" in refuse(call, "show", str(recorded), "r2")
 
 
 @pytest.mark.parametrize("words", [(), ("exp", "r1", "g001")])

@@ -63,7 +63,7 @@ def test_a_condition_that_fails_is_named_and_its_files_are_kept(plan: Path, call
         "other-r1",
     }
     run = call("experiment", "run", "exp.toml", "--dry-run", env=KEYS)
-    assert run.wait() == 0, "the experiment itself has not begun"
+    assert run.wait() == 0, "the experiment itself has not started"
     assert_nothing_runs()
 
 

@@ -235,7 +235,7 @@ async def test_late_copy_of_an_answered_call_is_refused(both):
     both.call("b")
     second = await both.handle.take()
     await both.host.serve(second)
-    with pytest.raises(ValueError, match="number: must be that of a call that is waited for"):
+    with pytest.raises(ValueError, match="number: must belong to a pending call"):
         await both.host.deliver(first)
     assert both.host.done == [("a",), ("b",)]
     assert await both.host.deliver(second) == 2

@@ -109,7 +109,7 @@ async def test_chunk_of_wrong_length_leaves_no_file(place: Path, cut: int, lengt
     async def wrong(offset: int, size: int) -> bytes:
         return (await read(offset, size) + b"x")[: size + length]
 
-    with pytest.raises(TransferError, match=f"file has no further chunk of . bytes at {cut}"):
+    with pytest.raises(TransferError, match=f"file expects no chunk of . bytes at {cut}"):
         await receive_file(len(CONTENT), SHA256, read_but_at(cut, wrong), place / "file")
     assert [*place.iterdir()] == []
 
@@ -240,7 +240,7 @@ def test_all_chunks_are_required_once_in_any_order(place: Path) -> None:
                 incoming.publish()
             incoming.write(offset, CONTENT[offset : offset + 4])
             for again in (offset, offset + 1, -4, len(CONTENT) + 1):
-                with pytest.raises(TransferError, match="no further chunk"):
+                with pytest.raises(TransferError, match="expects no chunk"):
                     incoming.write(again, CONTENT[offset : offset + 4])
         incoming.publish()
     finally:

@@ -314,14 +314,14 @@ def test_repeated_first_renewal_does_not_extend_the_lease() -> None:
 def test_token_from_the_future_is_refused(token: float) -> None:
     tenancy = Tenancy(30)
     tenancy.renew(None, 100)
-    with pytest.raises(ValueError, match="token: must be a time that this host has given"):
+    with pytest.raises(ValueError, match="token: must be a time issued by this host"):
         tenancy.renew(token, 110)
     assert tenancy.deadline == 130
 
 
 def test_token_of_another_host_is_refused() -> None:
     tenancy = Tenancy(30)
-    with pytest.raises(ValueError, match="token: must be a time that this host has given"):
+    with pytest.raises(ValueError, match="token: must be a time issued by this host"):
         tenancy.renew(90, 100)
     assert tenancy.deadline is None
 
@@ -332,7 +332,7 @@ def test_expired_lease_cannot_be_renewed() -> None:
     assert not tenancy.is_over(129.9)
     assert tenancy.is_over(130)
     for token in (None, 129.0):
-        with pytest.raises(ValueError, match="the lease of this host is over"):
+        with pytest.raises(ValueError, match="the lease of this host has expired"):
             tenancy.renew(token, 130)
     assert tenancy.is_over(131)
 

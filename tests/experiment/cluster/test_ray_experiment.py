@@ -125,7 +125,7 @@ def test_keys_need_a_token_and_a_chain_that_waits_for_a_node_can_be_paused(tmp_p
             "-c", PROGRAM, str(tmp_path), env={**KEYS, **trial.environment, **trial.env}
         )
         assert refused.returncode == 1
-        assert "must require a token before keys of agents travel to it" in refused.stderr
+        assert "must require a token before keys of agents are sent to it" in refused.stderr
         assert "RAY_AUTH_MODE=token before ray start" in refused.stderr
         assert not lines(trial, "opened")
 
