@@ -199,7 +199,9 @@ class _Planner:
             raise Unrepeatable("it follows the event 'end'")
         is_start = record.track is Track.INPUTS and not record.number
         if is_start and isinstance(self._first_tick, int) and tick != self._first_tick:
-            raise Unrepeatable(f"its tick is {tick}, and that of its snapshot {self._first_tick}")
+            raise Unrepeatable(
+                f"its tick is {tick}, but the tick of its snapshot is {self._first_tick}"
+            )
         if tick < self.plan.tick:
             raise Unrepeatable(f"its tick is {tick}, after one of tick {self.plan.tick}")
         if tick - self.plan.tick > MAX_GAP_TICKS:
@@ -219,7 +221,7 @@ class _Planner:
         tick, fields = record.moment.tick, record.fields
         name = fields.get("event")
         if (name == "start") != (record.number == 0):
-            raise Unrepeatable(f"the event {name!r} is not at its place")
+            raise Unrepeatable(f"the event {name!r} is out of place")
         match name:
             case "start":
                 return None
@@ -268,7 +270,9 @@ class _Planner:
         if call in ("observe", "audience") and is_first:
             return ReplayOrder(tick, Do(call), {"agent_id": self._agent(fields)})
         if call == "route" and is_first:
-            raise Unrepeatable("a route of the world's own halted it, and is not in the recording")
+            raise Unrepeatable(
+                "a route of the world's own halted it, and the recording lacks that request"
+            )
         return None
 
     def _agent(self, fields: Mapping[str, Any]) -> str:

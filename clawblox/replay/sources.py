@@ -186,7 +186,7 @@ def no_recording(run: Path, number: int | None, recordings: Sequence[FoundRecord
 
 def _find_in_experiment(directory: Path, options: VerifyOptions) -> list[ReplaySource]:
     if options.number is not None:
-        raise UsageError("a recording has a number in its run: give the run directory with it")
+        raise UsageError("recordings are numbered within a run: give the run directory with it")
     attempts = list_attempts(directory)
     if not attempts:
         raise UsageError(f"no world of the experiment in {directory} has run")

@@ -164,7 +164,7 @@ async def _verify_source(
 
 def _find_ends(run: Path, score: Score | None) -> Sequence[ExpectedEnd]:
     if not is_experiment(run):
-        raise UsageError("scores are those of an experiment: give its directory")
+        raise UsageError("only experiments have scores: give the directory of one")
     # Imported here, because runs do not need experiments, which are slow to import.
     from clawblox.replay.verified_scores import find_ends
 

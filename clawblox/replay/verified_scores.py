@@ -91,7 +91,7 @@ def find_ends(directory: Path, score: Score | None) -> Sequence[ExpectedEnd]:
     record = read_experiment(directory)
     problem = find_forger(directory, directory / record.state.plan_file)
     if problem is not None:
-        raise UsageError(f"the plan of the experiment does not count, since {problem}")
+        raise UsageError(f"the plan of the experiment cannot be trusted, since {problem}")
     callbacks = Callbacks(score)
     callbacks.load(record.plan)
     if not callbacks.has_score:

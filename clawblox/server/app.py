@@ -267,7 +267,7 @@ class _Api:
         except Halted:
             raise
         except Exception as error:
-            _log.exception("the snapshot failed: the world runs on")
+            _log.exception("the snapshot failed: the world keeps running")
             raise HTTPException(500, f"No snapshot: {type(error).__name__}: {error}") from error
         headers = {"Cache-Control": "no-store"}
         if copy_rows is not None:

@@ -230,7 +230,9 @@ class Acceptor:
             except OSError as error:
                 self._make_room()
                 if times := self._failures.count():
-                    _log.error("connections cannot be accepted (%d times lately): %s", times, error)
+                    _log.error(
+                        "connections cannot be accepted (%d times recently): %s", times, error
+                    )
                 await anyio.sleep(ACCEPT_PAUSE_S)
         elif not self._make_room():
             if self._shortages.count():

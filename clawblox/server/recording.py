@@ -333,7 +333,7 @@ class RecordingWriter:
         return self._writer.close()
 
     def _note_end(self, reason: str) -> None:
-        _log.error("%s: the recording ends here, and the world runs on: %s", self.path, reason)
+        _log.error("%s: the recording ends here, and the world continues: %s", self.path, reason)
 
 
 class _Budget:

@@ -168,7 +168,7 @@ class ScriptedReplay:
             self._world.reseed(seed)
         except NotImplementedError:
             raise UnperformableScript(
-                f"the world cannot begin again with the seed {seed}"
+                f"the world cannot start again with the seed {seed}"
             ) from None
 
     def _restore(self, snapshot: dict[str, Any]) -> None:

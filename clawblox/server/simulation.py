@@ -251,7 +251,7 @@ class Simulation(ABC):
     def snapshot(self) -> Json:
         """Return the complete state, as JSON values that later calls do not change.
 
-        The kit encodes the state while the world runs on, so return copies of lists and dicts.
+        The kit encodes the state while the world continues, so return copies of lists and dicts.
         Python floats survive JSON exactly.
         """
 

@@ -286,7 +286,7 @@ class AsyncTeam:
 
     async def _follow_world(self, instance: str) -> None:
         """Stop the agents of a world that has ended."""
-        with suppress(UsageError):  # the world was closed meanwhile
+        with suppress(UsageError):  # the world was closed in the meantime
             await self._world.wait(instance)
             await self._crew.stop(reason="its world has ended")
 

@@ -159,7 +159,7 @@ class Crew:
                 NO_CONVERSATION.format(driver=agent.driver),
                 agent=agent.name,
                 hint="clawblox resume RUN_DIR continues it in its own run directory; an agent of "
-                "another name begins a new conversation",
+                "another name starts a new conversation",
             )
         return await self._world.connect(agent, instance=started.name)
 
@@ -177,7 +177,7 @@ class Crew:
         return await agent.start(prompt, system_prompt=texts.system_prompt, env=env)
 
     async def _save_repeatedly(self, checkpointer: AsyncCheckpointer) -> None:
-        with self._saving, contextlib.suppress(UsageError):  # the world was closed meanwhile
+        with self._saving, contextlib.suppress(UsageError):  # the world was closed in the meantime
             try:
                 await self._save_first(checkpointer)
             finally:

@@ -400,9 +400,9 @@ def test_an_end_that_no_replay_has_reached_is_not_scored(trial: Path, tmp_path: 
 def test_scores_need_a_function_and_a_trusted_plan(trial: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="the plan has none"):
         verified(trial, scores=True)
-    with pytest.raises(UsageError, match="scores are those of an experiment"):
+    with pytest.raises(UsageError, match="only experiments have scores"):
         verified(next(trial.glob("chains/*/runs/*")), scores=True, score=bets)
     copy = copied(trial, tmp_path / "exp")
     (copy / read_experiment(copy).state.plan_file).chmod(0o666)
-    with pytest.raises(UsageError, match="the plan of the experiment does not count"):
+    with pytest.raises(UsageError, match="the plan of the experiment cannot be trusted"):
         verified(copy, scores=True, score=bets, env={"PACE": "quick"})

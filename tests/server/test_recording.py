@@ -383,7 +383,7 @@ def test_a_value_too_deep_to_be_encoded_ends_the_recording_but_not_the_world(
     hosted, recorder, caplog
 ):
     recorder.event("input", {"data": nested(100_000)})
-    assert "the recording ends here, and the world runs on: input: Recurs" in caplog.messages[0]
+    assert "the recording ends here, and the world continues: input: Recurs" in caplog.messages[0]
     recorder.close()
 
 
@@ -438,7 +438,7 @@ def test_a_full_disk_ends_the_recording_but_not_the_world(hosted, caplog):
         hosted.join(name)
         recorder._writer.write(recorder._writer._collector.take(float("inf")))
     recorder.close()
-    reason = "/dev/full: the recording ends here, and the world runs on: No space left on device"
+    reason = "/dev/full: the recording ends here, and the world continues: No space left on device"
     assert caplog.messages == [reason]
     assert len(hosted.sessions) == 2
 

@@ -40,9 +40,9 @@ class Start(Enum):
     """Kinds of starts, apart from branches."""
 
     BEGIN = "begin"
-    """The start begins a new conversation."""
+    """The agent starts a new conversation."""
     CONTINUE = "continue"
-    """The start continues the conversation recorded in the agent's directory."""
+    """The agent continues the conversation recorded in the agent's directory."""
 
 
 @attrs.frozen(kw_only=True)
