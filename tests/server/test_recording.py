@@ -472,6 +472,6 @@ async def test_a_defect_in_the_writing_thread_ends_the_recording_but_not_the_wor
         await wait_until_async(lambda: bool(caplog.messages))
         tasks.cancel_scope.cancel()
     await to_thread.run_sync(recorder.close)
-    assert [message.rpartition("on: ")[2] for message in caplog.messages] == [
+    assert [message.rpartition("continues: ")[2] for message in caplog.messages] == [
         "MemoryError: no memory"
     ]
