@@ -258,7 +258,7 @@ def test_an_archive_has_its_generation_and_its_agents_in_order(tmp_path: Path) -
     assert list(point.agents) == names
 
 
-def test_an_archive_without_facts_begins_the_first_generation(tmp_path: Path) -> None:
+def test_archive_without_facts_starts_the_first_generation(tmp_path: Path) -> None:
     point = find_resume_point(archive(tmp_path, "Eko"), agents=1)
     assert (point.generation, point.elapsed_s) == (1, 0)
 
@@ -337,7 +337,7 @@ def test_the_driver_of_a_chain_without_archives_is_known_from_its_agents(chain_d
 @pytest.mark.parametrize(
     "facts", [{"model": 3, "generation_duration": "x"}, {"generation_duration": float(10**30)}]
 )
-def test_strange_options_of_an_archive_are_not_recorded_ones(
+def test_invalid_options_in_an_archive_are_ignored(
     chain_dir: Path, tmp_path: Path, facts: dict[str, Any]
 ) -> None:
     path = keep_archive(chain_dir, tmp_path / "a", "exp-g001", "gen001-t000900.ckpt", **facts)

@@ -61,12 +61,14 @@ async def test_generations_that_the_scripts_add_later_are_taken_over_too(scene: 
     assert [attempt.order.generation for attempt in scene.backend.attempts] == [3]
 
 
-async def test_an_empty_table_of_the_scripts_is_continued_from_the_beginning(scene: Scene) -> None:
+async def test_empty_table_of_the_scripts_continues_from_generation_1(
+    scene: Scene,
+) -> None:
     scripts.begin(scene.directory)
     assert (await run(scene, scene.plan(generations=1, layout="flat"))).status == "done"
 
 
-async def test_a_generation_that_the_scripts_completed_again_counts_as_they_did(
+async def test_generation_completed_twice_by_the_scripts_counts_with_the_later_row(
     scene: Scene,
 ) -> None:
     scripts.begin(scene.directory)
@@ -179,7 +181,7 @@ def flat_plan(scene: Scene) -> Plan:
 
 
 @pytest.mark.parametrize("is_elsewhere", [False, True])
-async def test_an_archive_continues_its_generation_with_the_rest_of_the_time(
+async def test_archive_continues_its_generation_for_the_remaining_time(
     scene: Scene, tmp_path: Path, is_elsewhere: bool
 ) -> None:
     scripts.begin(scene.directory)
@@ -202,7 +204,7 @@ async def test_an_archive_continues_its_generation_with_the_rest_of_the_time(
     assert kept.is_file()
 
 
-async def test_a_generation_continued_from_an_archive_never_begins_with_new_agents(
+async def test_generation_continued_from_an_archive_never_gets_new_agents(
     scene: Scene,
 ) -> None:
     scripts.begin(scene.directory)
@@ -262,7 +264,7 @@ async def test_an_archive_of_a_complete_generation_is_refused(scene: Scene) -> N
             pass
 
 
-async def test_an_archive_in_a_run_whose_name_no_journal_may_contain_is_refused(
+async def test_archive_in_a_run_with_an_invalid_name_is_refused(
     scene: Scene,
 ) -> None:
     archive = await run_blocking(own_archive, scene, 1)

@@ -28,7 +28,7 @@ def write(directory: Path, count: int) -> None:
             journal.append("opened", {"number": number}, ATTEMPT)
 
 
-def test_lines_are_read_again_as_they_were_written(tmp_path: Path) -> None:
+def test_lines_are_read_back_unchanged(tmp_path: Path) -> None:
     write(tmp_path, 3)
     with Journal(tmp_path) as journal:
         assert [line.data["number"] for line in journal.lines] == [0, 1, 2]
@@ -78,7 +78,7 @@ def test_a_line_and_its_file_are_on_disk_when_append_returns(
         assert len(synced) == 3
 
 
-def test_a_line_that_may_not_be_durable_is_withdrawn(
+def test_line_that_may_be_lost_is_withdrawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_fd: int) -> None:
@@ -147,7 +147,7 @@ def test_a_second_process_is_refused_when_the_lock_file_was_removed_or_replaced(
         assert read_lines(tmp_path) == journal.lines
 
 
-def test_a_second_process_that_has_all_files_ends_the_first(tmp_path: Path) -> None:
+def test_process_that_takes_all_files_ends_the_first(tmp_path: Path) -> None:
     write(tmp_path, 1)
     path, lock = tmp_path / JOURNAL_NAME, tmp_path / ".clawblox" / "experiment.lock"
     with Journal(tmp_path) as first:
@@ -203,7 +203,7 @@ TAMPERINGS: tuple[Callable[[Path], object], ...] = (
 
 
 @pytest.mark.parametrize("tamper", TAMPERINGS)
-def test_a_journal_that_another_program_changes_is_left_to_it_and_the_lines_are_kept(
+def test_journal_changed_by_another_program_is_left_alone_and_new_lines_are_kept_elsewhere(
     tmp_path: Path, tamper: Callable[[Path], object]
 ) -> None:
     directory = tmp_path / "exp"

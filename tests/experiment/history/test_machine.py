@@ -111,7 +111,7 @@ def steps(state: ExperimentState) -> dict[str, Any]:
     return {name: next_step(plans, chain) for name, chain in plans.chains.items()}
 
 
-def test_a_state_that_follows_the_lines_is_that_of_the_whole_journal() -> None:
+def test_state_updated_line_by_line_equals_the_state_of_the_whole_journal() -> None:
     _, lines = record()
     followed = ExperimentState()
     for state, line in zip(prefixes(), [*lines, None], strict=True):

@@ -101,7 +101,7 @@ def test_three_nodes_lost_in_a_row_without_a_new_checkpoint_count_as_one_failure
     assert archive_name(decide(journal, once)) == "c0.ckpt"
 
 
-def test_a_lost_node_of_an_attempt_that_has_failed_before_ends_no_chain() -> None:
+def test_lost_node_after_a_failure_does_not_end_the_chain() -> None:
     journal, never = Journal(), Retry(attempts=0)
     lose(journal)
     assert decide(journal, never).retry_reason == "failed: node"
@@ -127,7 +127,7 @@ def test_failure_count_matches_its_definition(endings: list[str]) -> None:
     assert counted == (count_failures(generations[1]) if generations else 0)
 
 
-def test_a_failure_goes_back_in_the_history_that_led_to_the_latest_checkpoint() -> None:
+def test_retry_goes_back_along_the_history_of_the_latest_checkpoint() -> None:
     journal = Journal()
     attempt = journal.open("r1", 1).work()
     _, origin, _ = (attempt.checkpoint() for _ in range(3))
@@ -143,7 +143,7 @@ def test_a_failure_goes_back_in_the_history_that_led_to_the_latest_checkpoint() 
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_failures_after_the_active_time_go_back_no_further(count: int) -> None:
+def test_failures_after_the_active_time_do_not_go_back_further(count: int) -> None:
     journal = Journal()
     attempt = journal.open("r1", 1).work()
     attempt.checkpoint()
@@ -190,7 +190,7 @@ def test_a_generation_with_its_last_checkpoint_is_only_scored(
 
 
 @pytest.mark.parametrize(("duration_s", "elapsed_s"), [(None, 900.0), (600.0, 0.0)])
-def test_a_branch_has_the_rest_of_the_generation_or_a_duration_of_its_own(
+def test_branch_runs_for_the_rest_of_the_generation_or_its_own_duration(
     duration_s: float | None, elapsed_s: float
 ) -> None:
     journal = Journal()
@@ -217,9 +217,7 @@ def test_workspaces_are_inherited_unless_the_plan_refuses(*, workspace: bool) ->
 
 
 @pytest.mark.parametrize("world", [True, False])
-def test_a_world_continues_from_the_end_of_the_generation_before_if_the_plan_wants_it(
-    *, world: bool
-) -> None:
+def test_world_continues_from_the_previous_generation_if_the_plan_says_so(*, world: bool) -> None:
     fields: dict[str, Any] = {"generations": 2, "inherit": Inherit(world=world)}
     journal = Journal()
     assert decide(journal, **fields).world is None
@@ -242,7 +240,7 @@ def test_a_save_prompt_is_sent_again_after_the_boundary() -> None:
     assert decide(journal, save={"prompt": "Save now."}).message == "Save now."
 
 
-def test_an_attempt_that_was_opened_keeps_its_name_and_its_plan() -> None:
+def test_opened_attempt_keeps_its_name_and_plan() -> None:
     journal = Journal()
     attempt = journal.open("r1", 1)
     facts = {"revision": 1, "plan": "plan-1.toml", "changes": []}

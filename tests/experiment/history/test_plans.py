@@ -43,7 +43,7 @@ def test_plan_amended_before_any_work_applies_to_started_generations() -> None:
     assert plans.in_force(chain, 1) == (chain, 1)
 
 
-def test_a_chain_that_an_earlier_plan_lacks_has_the_plan_in_force() -> None:
+def test_chain_missing_from_an_earlier_plan_uses_the_current_plan() -> None:
     journal = Journal()
     journal.open("r2", 1).work()
     amend(journal, 1)
@@ -52,7 +52,7 @@ def test_a_chain_that_an_earlier_plan_lacks_has_the_plan_in_force() -> None:
     assert plans.in_force(chain, 1) == (chain, 0)
 
 
-def test_world_and_programs_are_where_the_plan_in_force_has_them(tmp_path: Path) -> None:
+def test_world_and_programs_are_taken_from_the_current_plan(tmp_path: Path) -> None:
     journal = Journal()
     journal.open("r1", 1).work()
     amend(journal, 1)
@@ -81,7 +81,7 @@ def test_a_branch_that_is_added_is_a_chain_with_generations_of_its_own() -> None
     assert plans.last_generation(plans.chains["r1"]) == 3
 
 
-def test_archives_hold_the_conversations_of_a_chain_if_they_hold_those_of_all_agents() -> None:
+def test_archives_contain_conversations_only_if_they_do_for_all_agents() -> None:
     for drivers, expected in ((["claude", "kimi"], True), (["claude", "command"], False)):
         command = {"start": ["run", "{prompt}"]}
         agents = [

@@ -16,7 +16,7 @@ from tests.support.simulated_clock import SimulatedClock
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_line_is_written_and_reported_although_its_writer_is_cancelled() -> None:
+async def test_line_is_written_and_reported_even_if_its_writer_is_cancelled() -> None:
     journal, state = MemoryJournal(SimulatedClock()), ExperimentState()
     reported: list[JournalLine] = []
     has_begun, may_end = anyio.Event(), anyio.Event()

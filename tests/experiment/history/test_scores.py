@@ -21,13 +21,13 @@ def test_a_later_line_replaces_the_scores_of_its_names_and_keeps_the_others() ->
     assert scores.versions == {"cubes": "second", "speed": "first", "size": "second"}
 
 
-def test_an_error_replaces_no_score() -> None:
+def test_error_does_not_replace_a_score() -> None:
     scores = Scores().merge({"scores": {"cubes": 1.0}}, "first")
     failed = scores.merge({"error": "KeyError: 'cubes'"}, "second")
     assert (failed.values, failed.versions) == (scores.values, scores.versions)
 
 
-def test_the_error_is_that_of_the_latest_score() -> None:
+def test_latest_score_decides_the_error() -> None:
     journal = Journal()
     journal.open("r1", 1).work().write("scored", {"error": "KeyError: 'cubes'"}).commit([])
     assert journal.state.chain("r1").generations[1].score_error == "KeyError: 'cubes'"
@@ -48,7 +48,7 @@ def test_line_without_scores_leaves_the_scores_unchanged(data: Any) -> None:
     assert Scores().merge(data, "first") == Scores()
 
 
-def test_a_version_is_the_name_and_the_beginning_of_the_digest() -> None:
+def test_version_is_the_name_and_the_first_digits_of_the_digest() -> None:
     assert format_version(POINTS) == VERSION
     assert format_version({**POINTS, "digest": None}) == "scores:points"
     assert [format_version(other) for other in (None, {}, "scores:points")] == ["", "", ""]
@@ -80,7 +80,7 @@ def test_the_scores_of_an_attempt_that_was_lost_do_not_count() -> None:
     assert journal.state.chain("r1").generations[1].scores == Scores()
 
 
-def test_a_score_is_of_an_earlier_version_once_the_changed_function_has_failed() -> None:
+def test_score_counts_as_outdated_once_the_changed_function_has_failed() -> None:
     journal = Journal()
     journal.write("session.begun", {"hooks": {"score": POINTS}})
     journal.open("r1", 1).work().write("scored", {"scores": {"cubes": 1.0}}).commit([])

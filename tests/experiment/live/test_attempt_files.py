@@ -16,7 +16,7 @@ from clawblox.experiment.live.attempt_files import (
 )
 
 
-def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_record_is_read_back_unchanged(tmp_path: Path) -> None:
     agent = RecordedAgent(name="Eko-rexp-g001-w0-a0", forked_from="Eko-rexp-g000-w0-a0")
     record = AttemptRecord(agents=(agent,), snapshot="checkpoints/world.json", agents_of="exp-g000")
     write_record(tmp_path, record)

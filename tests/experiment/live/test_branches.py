@@ -38,7 +38,7 @@ def branch_order(
 
 
 @pytest.mark.thorough
-async def test_branches_share_the_past_of_the_original_and_not_its_future(scene: Scene) -> None:
+async def test_branches_share_only_the_past_of_the_original(scene: Scene) -> None:
     await scene.prepare(scene.order())
     async with scene.open(scene.order()) as attempt:
         original = await attempt.start()

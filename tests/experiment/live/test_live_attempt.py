@@ -59,7 +59,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.thorough
-async def test_the_time_of_a_checkpoint_is_without_the_wait_for_its_moment(alone: Scene) -> None:
+async def test_checkpoint_time_excludes_the_wait_for_an_idle_moment(alone: Scene) -> None:
     await alone.prepare(alone.order(), turn_s=HANG_S)
     async with alone.open(alone.order()) as attempt:
         await attempt.start()
@@ -251,7 +251,7 @@ async def test_the_end_of_another_attempts_world_is_not_reported(alone: Scene) -
         assert attempt.instance == "w000"
 
 
-async def test_the_attempt_itself_stops_its_world_without_a_report(alone: Scene) -> None:
+async def test_world_stopped_by_its_own_attempt_is_not_reported(alone: Scene) -> None:
     await alone.prepare(alone.order())
     async with alone.open(alone.order()) as attempt:
         await attempt.start()
@@ -325,7 +325,7 @@ async def test_each_agent_gets_the_save_prompt_once_and_is_not_asked_to_continue
 
 @pytest.mark.thorough
 @looks_inside
-async def test_an_agent_is_not_over_before_it_has_answered_the_save_prompt(alone: Scene) -> None:
+async def test_agent_counts_as_ended_only_after_answering_the_save_prompt(alone: Scene) -> None:
     await alone.prepare(alone.order())
     (directory,) = alone.agent_dirs()
     async with alone.open(alone.order()) as attempt:
@@ -424,9 +424,7 @@ async def test_expired_login_is_not_a_failure_of_the_attempt(alone: Scene) -> No
     assert (failed.kind, failed.account) == ("auth", "claude ANTHROPIC_API_KEY")
 
 
-async def test_a_check_without_a_key_is_a_failure_of_the_login(
-    alone: Scene, tmp_path: Path
-) -> None:
+async def test_check_without_a_key_is_a_login_failure(alone: Scene, tmp_path: Path) -> None:
     spec = AgentSpec("kimi", name="Eko", binary=install(tmp_path / "bin", "kimi"), model="k3")
     chain = alone.plan.but(agents=[spec]).chains()[0]
     with pytest.raises(ProviderError, match="KIMI_MODEL_API_KEY is not set") as raised:
@@ -452,7 +450,7 @@ async def test_a_defect_in_the_bookkeeping_ends_the_attempt(
 
 
 @pytest.mark.thorough
-async def test_a_checkpoint_of_a_failed_attempt_is_used_where_it_was_moved(alone: Scene) -> None:
+async def test_checkpoint_of_a_failed_attempt_is_used_from_its_new_place(alone: Scene) -> None:
     await alone.prepare(alone.order())
     async with alone.open(alone.order()) as attempt:
         await attempt.start()
@@ -534,7 +532,7 @@ async def test_new_agents_inherit_workspaces_and_the_world_with_its_players(scen
 
 
 @pytest.mark.thorough
-async def test_a_program_of_another_version_than_the_plan_says_is_refused(alone: Scene) -> None:
+async def test_program_whose_version_differs_from_the_plan_is_refused(alone: Scene) -> None:
     alone.plan = alone.plan.but(agents=[alone.plan.agents[0].but(version="0.0.1")])
     await alone.backend.check(alone.plan.chains()[0])
     await alone.prepare(alone.order())

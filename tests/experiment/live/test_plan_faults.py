@@ -189,7 +189,7 @@ async def test_missing_program_of_a_world_is_reported(tmp_path: Path) -> None:
     assert "system_prompt: cannot be read" in faults
 
 
-async def test_worlds_that_run_at_the_same_time_have_no_common_port(tmp_path: Path) -> None:
+async def test_concurrent_worlds_have_different_ports(tmp_path: Path) -> None:
     world = WorldSpec(make_world(tmp_path), port=9000)
     agent = make_agent({"start": ["true", "{prompt}"]}, **QUIET)
     plan = command_plan(tmp_path, agent, repeats=2).but(world=world)
@@ -244,7 +244,7 @@ async def test_a_full_disk_is_a_fault_of_a_new_experiment_and_then_a_pause(tmp_p
         assert await find_faults(plan, tmp_path, stage=stage) == ""
 
 
-async def test_money_that_never_suffices_for_a_world_is_a_fault(tmp_path: Path) -> None:
+async def test_dollar_limit_below_the_budgets_of_a_world_is_a_fault(tmp_path: Path) -> None:
     agent = make_agent({"start": ["true", "{prompt}"]}, model="m", budget={"usd": 3}, **QUIET)
     prices = {"m": {"input": 1, "output": 2}}
     for dollars, is_fault in [(3, True), (3.5, False)]:

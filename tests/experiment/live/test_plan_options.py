@@ -94,7 +94,7 @@ async def test_a_world_has_every_option_of_the_plan(tmp_path: Path) -> None:
         ("world.snapshot", 5, 7, 7),
     ],
 )
-async def test_a_fresh_world_has_the_seed_of_its_chain_and_a_branch_its_own(
+async def test_new_world_gets_the_seed_of_its_chain_and_a_branch_its_own(
     tmp_path: Path, snapshot: str | None, seed: int | None, reseed: int | None, expected: int | None
 ) -> None:
     branch = None if reseed is None else Branch(source=SOURCE, group=1, number=1, reseed=reseed)

@@ -59,13 +59,13 @@ def load(root: Path, files: Mapping[str, bytes], *, agents: int = 1, **keys: Any
         raise
 
 
-def test_world_and_agents_are_those_of_the_archive(tmp_path: Path) -> None:
+def test_world_and_agents_come_from_the_archive(tmp_path: Path) -> None:
     run_dir = load(tmp_path, {**WORLD, **WORKSPACE})
     assert (run_dir / SNAPSHOT_NAME).read_bytes() == b"{}"
     assert (run_dir / "agents" / EKO / "workspace" / "notes.md").read_text() == "notes"
 
 
-def test_a_worktree_of_the_archive_knows_its_path_in_the_complete_directory(tmp_path: Path) -> None:
+def test_restored_worktree_refers_to_its_final_path(tmp_path: Path) -> None:
     workspace = f"agents/{EKO}/workspace"
     git = f"{workspace}/repo/.git"
     heads = dict.fromkeys((f"{git}/HEAD", f"{git}/worktrees/wt/HEAD"), b"ref: refs/heads/main\n")
@@ -111,7 +111,7 @@ def test_the_experiment_is_not_copied_with_its_world(tmp_path: Path) -> None:
     assert [path.name for path in (workspace / "world" / "studies").iterdir()] == ["README.md"]
 
 
-def test_an_archive_is_found_although_another_run_has_the_name_of_its_attempt(
+def test_archive_is_found_even_if_another_run_took_the_name_of_its_attempt(
     tmp_path: Path,
 ) -> None:
     ref = CheckpointRef(chain="r1", generation=1, attempt="exp-g001", file="t1.ckpt", sha256="")

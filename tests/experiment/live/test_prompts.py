@@ -11,7 +11,7 @@ from clawblox.errors import ConfigError
 from clawblox.experiment.live.prompts import read_template, render
 
 
-def test_a_template_is_that_of_the_agent_or_of_the_world_or_the_default(tmp_path: Path) -> None:
+def test_template_comes_from_the_agent_the_world_or_the_default(tmp_path: Path) -> None:
     assert read_template(None, tmp_path).startswith(default_system_prompt())
     (tmp_path / "system_prompt.md").write_text("of the world")
     assert read_template(None, tmp_path) == "of the world"
@@ -25,7 +25,7 @@ def test_a_template_is_that_of_the_agent_or_of_the_world_or_the_default(tmp_path
     assert read_template(own, tmp_path) == "of the agent"
 
 
-def test_variables_are_filled_in_and_others_stay() -> None:
+def test_known_variables_are_filled_in_and_unknown_ones_stay() -> None:
     template = "$WORLD_AGENT_NAME in $WORKSPACE_DIR: ${WORLD_BASE_URL} $SKILL_CURL, $HOME costs $5"
     text = render(
         template,

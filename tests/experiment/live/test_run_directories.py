@@ -150,7 +150,7 @@ def test_no_other_run_is_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_scored_attempt_is_out_of_the_way_while_it_is_removed(
+async def test_scored_attempt_is_moved_away_before_it_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = Plan(make_world(tmp_path), [AgentSpec("claude")], name="exp")
@@ -197,7 +197,7 @@ def test_a_run_has_its_name_once_it_is_complete(tmp_path: Path) -> None:
     assert (run / "agents" / "a0").is_dir()
 
 
-def test_a_run_is_on_disk_before_it_has_its_name_and_then_the_name_is(
+def test_run_is_durable_before_its_name_and_its_name_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[tuple[str, list[str]]] = []

@@ -93,7 +93,7 @@ def test_a_workspace_has_the_files_of_its_template_and_the_world(place: Place) -
     assert (workspace / "world" / "world.toml").is_file()
 
 
-def test_an_agent_may_begin_with_the_world_only(place: Place) -> None:
+def test_agent_may_start_with_only_the_files_of_the_world(place: Place) -> None:
     assert [path.name for path in place.fill(None).iterdir()] == ["world"]
 
 
@@ -170,7 +170,7 @@ def test_a_file_of_the_world_that_is_too_large_is_not_copied(place: Place) -> No
     assert place.left_out == ["big is too large"]
 
 
-def test_few_entries_are_listed_and_cut_where_they_are_long(place: Place) -> None:
+def test_list_of_omitted_entries_is_short_and_long_names_are_cut(place: Place) -> None:
     for number in range(12):
         make_sparse(place.previous / f"{number}{'n' * 240}")
     place.inherit()
@@ -178,7 +178,7 @@ def test_few_entries_are_listed_and_cut_where_they_are_long(place: Place) -> Non
     assert {len(entry) for entry in place.left_out} == {200}
 
 
-def test_digests_of_workspaces_end_when_the_caller_wants(place: Place) -> None:
+def test_digest_of_a_workspace_can_be_cancelled(place: Place) -> None:
     make_sparse(place.template / "large", 1 << 33)
     place.begin()
 
@@ -275,7 +275,7 @@ def test_a_missing_source_of_the_server_is_named(place: Place) -> None:
         place.begin()
 
 
-def test_the_copy_of_a_world_that_nobody_may_write_can_be_written(place: Place) -> None:
+def test_copy_of_a_read_only_world_is_writable(place: Place) -> None:
     write(place.world, "lib/a.py")
     (place.world / "lib").chmod(0o555)
     workspace = place.begin()
@@ -317,7 +317,7 @@ def test_a_link_in_a_template_that_leads_out_is_reported(place: Place) -> None:
     assert logs[0]["entries"] == ["passwd is a link to '/etc/passwd'"]
 
 
-def test_pipes_and_sockets_are_left_out_and_nothing_waits(place: Place) -> None:
+def test_pipes_and_sockets_are_omitted_without_blocking(place: Place) -> None:
     write(place.previous, "SOUL.md")
     os.mkfifo(place.previous / "pipe")
     with socket.socket(socket.AF_UNIX) as server:
@@ -392,7 +392,7 @@ def test_inherited_worktrees_submodules_and_sparse_checkouts_work(
         assert ask(workspace / name, workspace) == before, name
 
 
-def test_a_deep_tree_is_cut_and_the_rest_is_inherited(place: Place) -> None:
+def test_too_deep_tree_is_cut_and_the_rest_is_inherited(place: Place) -> None:
     write(place.previous, "SOUL.md")
     make_deep(place.previous, "d")
     depths = [len(path.parts) for path in (place.inherit() / "d").rglob("*")]

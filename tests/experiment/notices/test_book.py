@@ -37,14 +37,14 @@ def limit(journal: Journal, *chains: str) -> None:
         journal.write("account.limited", facts)
 
 
-def test_a_limited_account_is_one_event_for_all_its_chains() -> None:
+def test_limit_of_an_account_is_a_single_event_for_all_its_chains() -> None:
     journal = begin()
     limit(journal, "r1", "r2")
     (notice,) = find(journal)
     assert (notice.reason, notice.chains) == ("limit", {"r1": "no", "r2": "no"})
 
 
-def test_a_line_that_comes_after_the_end_of_its_event_hides_no_later_event() -> None:
+def test_late_line_of_an_ended_event_hides_no_later_event() -> None:
     journal = begin()
     limit(journal, "r1")
     (notice,) = find(journal)
@@ -64,7 +64,7 @@ def test_an_event_before_the_plan_had_the_hook_is_not_due() -> None:
     assert len(find(journal, make_hooked_plan(), make_hooked_plan())) == 1
 
 
-def test_events_that_wait_for_one_another_are_one_notice() -> None:
+def test_events_waiting_for_each_other_share_a_notice() -> None:
     journal = begin()
     for chain in ("r1", "r2"):
         journal.open(chain, 1).work().end("failed", cause="world", text=f"{chain} is gone")
@@ -77,7 +77,7 @@ def test_events_that_wait_for_one_another_are_one_notice() -> None:
 
 
 @pytest.mark.parametrize("type_", ["failed", "paused"])
-def test_each_event_is_due_once_whatever_the_line_after_it(type_: LineType) -> None:
+def test_each_event_is_due_once_before_any_next_line(type_: LineType) -> None:
     facts: Any = {"failed": {"cause": "world"}, "paused": {"reason": "secret"}}[type_]
     journal = begin()
     journal.open("r1", 1).work().end(type_, text="no", **facts)

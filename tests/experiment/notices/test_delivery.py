@@ -75,7 +75,7 @@ async def test_a_missing_program_is_reported(tmp_path: Path) -> None:
         await run_command(["./nothing"], "on_done", b"", tmp_path)
 
 
-async def test_a_command_that_does_not_end_is_ended_with_all_that_it_started(
+async def test_command_that_does_not_end_is_killed_with_its_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "DELIVERY_S", 0.3)
@@ -170,7 +170,7 @@ async def test_a_redirect_is_an_error_and_is_not_followed() -> None:
     assert (len(requests), followed) == (1, [])
 
 
-async def test_an_address_that_refuses_or_is_not_there_is_reported() -> None:
+async def test_refusing_or_missing_address_is_reported() -> None:
     with serve(500) as (url, _), pytest.raises(DeliveryError, match="status 500"):
         await post(url, b"{}")
     with pytest.raises(DeliveryError, match="cannot be reached"):

@@ -116,7 +116,7 @@ async def test_the_only_chain_that_fails_is_announced_once(scene: Told) -> None:
     assert scene.events() == [("failure", "world", True)]
 
 
-async def test_notices_that_wait_at_the_end_are_sent_together_before_the_experiment_is_left(
+async def test_pending_notices_are_sent_together_before_the_experiment_closes(
     scene: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def wait(_: Notifier) -> None:
@@ -158,7 +158,7 @@ async def test_a_limit_of_an_account_is_announced_once_until_the_account_has_wor
     assert scene.events() == [*[("pause", "limit", True)] * 2, ("done", "", False)]
 
 
-async def test_a_limit_that_ends_the_run_is_announced_and_a_resume_finds_nothing_new(
+async def test_limit_that_ends_the_run_is_not_announced_again_by_a_resume(
     scene: Told,
 ) -> None:
     scene.backend.troubles["r1"] = [Trouble(100.0, "limit", lasts=1e6)]
@@ -180,7 +180,7 @@ async def test_an_expired_login_is_announced_once(scene: Told) -> None:
 @pytest.mark.parametrize(
     ("limits", "reason"), [({"dollars": 0.3}, "dollars"), ({"wall": 1000.0}, "wall")]
 )
-async def test_a_limit_of_the_experiment_is_announced_until_it_was_raised(
+async def test_limit_of_the_experiment_is_announced_once_until_it_is_raised(
     scene: Told, limits: Mapping[str, Any], reason: str
 ) -> None:
     plan = scene.plan(generations=9, limits={**NO_LIMITS, **limits})
@@ -222,7 +222,7 @@ async def test_unrecorded_notice_of_a_killed_process_is_sent_at_the_next_open(
     assert scene.events() == ([("pause", "dollars", False)] if type_ == "session.ended" else [])
 
 
-async def test_a_hook_is_free_at_a_resume_and_gets_no_earlier_events(scene: Told) -> None:
+async def test_hook_may_change_at_a_resume_and_gets_no_earlier_events(scene: Told) -> None:
     limits = {**NO_LIMITS, "dollars": 0.3}
     await run(scene, scene.plan(generations=9, limits=limits, on_pause=None))
     await run(scene, scene.plan(generations=9, limits=limits))

@@ -30,7 +30,7 @@ def agents(**fields: Any) -> list[AgentSpec]:
     return [EKO.but(**fields), MOA]
 
 
-def test_a_cluster_may_come_go_and_change_at_a_resume() -> None:
+def test_cluster_may_be_added_removed_or_changed_at_a_resume() -> None:
     there = OLD.but(cluster={"cpus": 2})
     changes = [*change(OLD, cluster={"cpus": 2}), *change(there, cluster=None)]
     changes += change(there, cluster={"cpus": 3, "memory": "3GB"})
@@ -164,7 +164,7 @@ FIELDS: dict[type, dict[str, tuple[str, dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("part", FIELDS)
-def test_every_field_of_a_plan_is_free_amended_or_never_changed(part: Any) -> None:
+def test_every_field_of_a_plan_has_a_rule_for_changes(part: Any) -> None:
     assert FIELDS[part].keys() == {field.name for field in attrs.fields(part)}
     for name, (kind, fields) in FIELDS[part].items():
         old = SINGLE
@@ -179,7 +179,7 @@ def test_every_field_of_a_plan_is_free_amended_or_never_changed(part: Any) -> No
         assert {one.kind for one in changes} == {kind}, name
 
 
-def test_a_program_in_another_place_is_a_free_change_and_another_program_is_none() -> None:
+def test_moved_program_is_a_free_change_but_another_program_is_not() -> None:
     words = ["{prompt}"]
     agent = COMMAND.but(command={"start": ["/a/bin/agent", *words]})
     old = SINGLE.but(agents=[agent])
@@ -232,7 +232,7 @@ def test_a_chain_whose_name_now_means_another_condition_is_never_resumed() -> No
         (3600, 120, 60, True),
     ],
 )
-def test_a_default_time_for_saving_that_an_earlier_version_wrote_out_is_no_change(
+def test_default_saving_time_written_by_an_earlier_version_is_no_change(
     duration: float, old: float | None, new: float | None, *, is_changed: bool
 ) -> None:
     plan = OLD.but(duration=duration, save={"before": old})

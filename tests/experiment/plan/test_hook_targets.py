@@ -22,7 +22,7 @@ def plan(target: Any) -> Plan:
     return Plan("/worlds/panda", [AgentSpec("claude")], on_done=target)
 
 
-def test_a_relative_program_is_one_of_the_directory_of_the_plan(tmp_path: Path) -> None:
+def test_relative_program_is_resolved_from_the_directory_of_the_plan(tmp_path: Path) -> None:
     path = tmp_path / "plan.toml"
     path.write_text(TEXT.format(value='["./bin/tell", "./word"]'))
     loaded = Plan.load(path)
@@ -30,7 +30,7 @@ def test_a_relative_program_is_one_of_the_directory_of_the_plan(tmp_path: Path) 
     assert Plan.loads(loaded.dumps(base=tmp_path), base=tmp_path) == loaded
 
 
-def test_a_name_is_looked_up_in_path_and_an_address_stays(tmp_path: Path) -> None:
+def test_program_name_is_looked_up_in_path_and_an_address_is_kept(tmp_path: Path) -> None:
     for value, target in (
         ('["tell"]', ("tell",)),
         ('"https://a.org/x?y=1"', "https://a.org/x?y=1"),
@@ -41,7 +41,7 @@ def test_a_name_is_looked_up_in_path_and_an_address_stays(tmp_path: Path) -> Non
     assert Plan.loads(TEXT.format(value="false"), base=tmp_path).on_done is None
 
 
-def test_in_python_a_relative_program_is_one_of_the_current_directory() -> None:
+def test_relative_program_in_python_is_resolved_from_the_current_directory() -> None:
     assert plan(["./tell", "x"]).on_done == (str(Path.cwd() / "tell"), "x")
 
 

@@ -55,7 +55,7 @@ def test_chains_of_seeds_are_named_after_them() -> None:
         ("agents.*.budget", [{"turns": 3}, {"usd": 2.5}], ["turns3", "usd2.5"]),
     ],
 )
-def test_words_are_short_and_depend_on_earlier_values_only(
+def test_short_words_depend_only_on_earlier_values(
     path: str, values: list[Any], words: list[str]
 ) -> None:
     assert choose_words(path, values) == words
@@ -76,7 +76,7 @@ def test_the_grid_and_its_labels() -> None:
     assert (varied.save, varied.sweep, varied.conditions) == (None, {}, ())
 
 
-def test_conditions_follow_the_grid_and_replace_it_where_there_is_none() -> None:
+def test_conditions_come_after_the_grid_or_replace_a_missing_grid() -> None:
     scene = Condition("cubes", {"world.env.SCENE": "cubes", "agents.0.budget.turns": 9})
     assert names(conditions=[scene]) == ["cubes-r1"]
     (_, chain) = plan(sweep={"duration": ["30m"]}, conditions=[scene]).chains()
@@ -86,7 +86,7 @@ def test_conditions_follow_the_grid_and_replace_it_where_there_is_none() -> None
     assert budgets == [9, None]
 
 
-def test_the_copy_of_a_swept_file_does_not_rename_its_chain() -> None:
+def test_copying_a_swept_file_does_not_rename_its_chain() -> None:
     copies = [f"/inputs/{copy_name('0123456789abcdef' * 4, name)}" for name in ("calm", "wild2")]
     originals = ["/prompts/calm", "/prompts/wild2"]
     sweeps = [{"agents.*.system_prompt": paths} for paths in (originals, copies)]
@@ -95,12 +95,12 @@ def test_the_copy_of_a_swept_file_does_not_rename_its_chain() -> None:
     assert labels[0] == labels[1]
 
 
-def test_labels_get_earlier_steps_only_if_paths_end_alike() -> None:
+def test_labels_include_earlier_path_steps_only_if_the_last_are_equal() -> None:
     paths = ["agents.Eko.model", "agents.Moa.model", "save.before"]
     assert list(label_keys(paths).values()) == ["Eko_model", "Moa_model", "before"]
 
 
-def test_the_label_of_a_swept_prompt_is_not_that_of_branches_but_in_older_experiments() -> None:
+def test_label_of_a_swept_prompt_equals_the_label_of_branches_only_in_older_experiments() -> None:
     paths = ["agents.*.prompt", "save.prompt", "agents.Eko.system_prompt"]
     assert list(label_keys(paths).values()) == ["agents_prompt", "save_prompt", "system_prompt"]
     assert label_keys(paths[:1], naming=1) == {"agents.*.prompt": "prompt"}
@@ -132,7 +132,7 @@ PUSH = "Get behind a marble before you push it."
 PUSHES = [PUSH, PUSH.replace("before", "when"), f"{PUSH}\nThen push it.", "Push it."]
 
 
-def test_long_values_have_short_different_names_and_labels_that_are_readable() -> None:
+def test_long_values_get_short_unique_names_and_readable_labels() -> None:
     chains = plan(sweep={"agents.Eko.prompt": PUSHES}).chains()
     assert [chain.name for chain in chains] == [
         "Get_behind_a_6eec18-r1",
@@ -158,7 +158,7 @@ def test_long_texts_without_letters_of_names_are_distinguished_by_a_digest() -> 
     assert len(set(words)) == len(words)
 
 
-def test_long_texts_that_begin_alike_differ_in_name_and_label() -> None:
+def test_long_texts_with_the_same_start_differ_in_name_and_label() -> None:
     texts = ["Play the game of marbles. " * 20 + str(number) for number in range(100)]
     chains = plan(sweep={"agents.Eko.prompt": texts}).chains()
     assert len({chain.labels["Eko_prompt"] for chain in chains}) == len(texts)
@@ -172,7 +172,7 @@ def test_long_texts_that_begin_alike_differ_in_name_and_label() -> None:
     assert old[2].name == "Play_the_game_of_mar.2-r1"
 
 
-def test_tables_that_do_not_fit_differ_by_a_digest_and_paths_by_their_last_step() -> None:
+def test_long_tables_differ_by_a_digest_and_long_paths_by_their_last_step() -> None:
     budgets = [{"turns": 3, "output_tokens": 100_000, "minutes": n} for n in (5, 6)]
     words = choose_words("agents.*.budget", budgets)
     assert all(re.fullmatch(r"turns3_output_[0-9a-f]{6}|turns3[0-9a-z_]+", word) for word in words)

@@ -47,7 +47,7 @@ def refuse_part(*, top: str = "", agent: str = "", world: str = "") -> str:
         ({"top": "sweep = { 'inherit.world' = [true, true] }"}, "twice\n  value: true"),
     ],
 )
-def test_values_and_types_are_those_of_toml(part: dict[str, str], line: str) -> None:
+def test_errors_show_values_and_types_as_in_toml(part: dict[str, str], line: str) -> None:
     assert line in refuse_part(**part)
 
 
@@ -74,7 +74,7 @@ def test_values_and_types_are_those_of_toml(part: dict[str, str], line: str) -> 
         ({"top": "[conditions]\nname = 'a'"}, "write [[conditions]] in place of [conditions]"),
     ],
 )
-def test_the_hint_has_what_to_write_instead(part: dict[str, str], hint: str) -> None:
+def test_hint_shows_the_correct_text(part: dict[str, str], hint: str) -> None:
     assert f"hint: {hint}" in refuse_part(**part)
 
 
@@ -105,13 +105,13 @@ def test_fault_in_a_required_value_hides_no_other_fault(head: str) -> None:
     assert {"generations", "duration", "retry.attempts"} < keys
 
 
-def test_paths_of_agents_that_are_invalid_are_no_faults() -> None:
+def test_paths_of_invalid_agents_are_not_checked() -> None:
     error = refuse("agents = 'x'\nworld = 'w'\nsweep = { 'agents.Bo.model' = ['a', 'b'] }")
     assert (error.key, error.others) == ("agents", ())
 
 
 @pytest.mark.parametrize("top", ["on_done = { argv = ['x'] }", "seeds = { a = 1 }"])
-def test_a_list_of_other_values_gets_no_brackets(top: str) -> None:
+def test_hint_about_brackets_is_only_for_lists_of_tables(top: str) -> None:
     assert "in place of" not in refuse_part(top=top)
 
 
@@ -121,7 +121,7 @@ def test_program_given_as_driver_is_refused_with_its_correct_key() -> None:
     assert 'driver = "command"' in error.hint
 
 
-def test_a_list_of_agents_that_was_written_as_a_table_gets_its_brackets() -> None:
+def test_table_in_place_of_a_list_of_agents_gets_a_hint_about_brackets() -> None:
     text = "world = 'w'\n[agents]\ndriver = 'claude'\n"
     assert refuse(text).hint == "write [[agents]] in place of [agents]"
     named = refuse(text.replace("[agents]", "[agents.Eko]"))
@@ -129,7 +129,7 @@ def test_a_list_of_agents_that_was_written_as_a_table_gets_its_brackets() -> Non
     assert named.line == 2
 
 
-def test_a_key_that_is_missing_because_it_is_in_the_last_table_is_found() -> None:
+def test_missing_key_gets_a_hint_if_it_is_in_the_last_table() -> None:
     error = refuse("[[agents]]\ndriver = 'claude'\nworld = 'w'\n")
     assert error.message == "missing"
     assert error.hint is not None
@@ -137,7 +137,7 @@ def test_a_key_that_is_missing_because_it_is_in_the_last_table_is_found() -> Non
 
 
 @pytest.mark.parametrize("value", ["True", "(1, 2)", "kimi"])
-def test_values_as_python_writes_them_get_those_of_toml(value: str) -> None:
+def test_python_values_in_toml_get_a_hint_with_the_toml_form(value: str) -> None:
     error = refuse(f"world = 'w'\nseeds = {value}\n")
     assert error.message == "not TOML: Invalid value"
     assert error.line == 2

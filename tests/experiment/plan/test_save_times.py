@@ -31,7 +31,7 @@ def faults(plan: Plan, recorded: Plan | None = None) -> list[str]:
         (200, None, 0),
     ],
 )
-def test_saving_takes_300_seconds_but_a_quarter_at_most_unless_the_plan_says_more(
+def test_default_saving_time_is_300_seconds_but_at_most_a_quarter(
     duration: float, save: Any, seconds: float
 ) -> None:
     plan = make_plan(duration=duration, save=save)

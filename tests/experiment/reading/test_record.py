@@ -37,7 +37,7 @@ def make_record(journal: Journal) -> ExperimentRecord:
         ("", "c3.ckpt"),
     ],
 )
-def test_a_moment_is_the_nearest_checkpoint_before_it_in_whole_seconds(
+def test_moment_selects_the_nearest_earlier_checkpoint_in_whole_seconds(
     moment: str, file: str
 ) -> None:
     record = make_record(make_journal())
@@ -54,7 +54,7 @@ def test_the_latest_checkpoint_of_a_kind_counts() -> None:
         assert make_record(journal).find_checkpoint("r1", moment).ref.file == file
 
 
-def test_the_checkpoints_that_exist_are_named_by_what_selects_them() -> None:
+def test_existing_checkpoints_are_listed_by_their_selectors() -> None:
     record = make_record(make_journal())
     with pytest.raises(ConfigError) as caught:
         record.find_checkpoint("r1/g001@2s")

@@ -120,7 +120,7 @@ def test_generations_that_are_killed_at_any_line_and_again_are_committed_once(
 
 
 @pytest.mark.thorough
-def test_a_driver_that_is_killed_at_any_line_continues_what_ran_on_nodes(
+def test_driver_killed_at_any_line_continues_the_attempts_on_nodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster, "_SHORTEST_LEASE_S", 0.1)

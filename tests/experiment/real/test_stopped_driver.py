@@ -37,7 +37,7 @@ for name in ("write", "pwrite", "fsync", "fdatasync"):
 
 @pytest.mark.thorough
 @pytest.mark.needs("curl")
-def test_a_continued_driver_ends_its_worlds_and_agents_after_another_took_over(
+def test_driver_that_was_replaced_while_paused_ends_its_worlds_and_agents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trials, "PROGRAM", ELSEWHERE + trials.PROGRAM)

@@ -47,7 +47,7 @@ def test_a_generation_waits_for_the_end_of_a_usage_limit_and_continues(tmp_path:
 
 
 @pytest.mark.thorough
-def test_a_limit_that_lasts_too_long_ends_the_run_as_a_pause(tmp_path: Path) -> None:
+def test_limit_that_lasts_too_long_ends_the_run_with_a_pause(tmp_path: Path) -> None:
     limit = {"after": 2, "times": 1, "resets_at": int(time.time()) + 3600}
     trial = make_trial(
         tmp_path, faults={"usage_limit": limit}, retry={"delay": 0.0, "longest_pause": 0.1}
@@ -117,7 +117,7 @@ def test_a_key_in_a_workspace_pauses_its_chain_and_is_never_archived(tmp_path: P
 
 
 @pytest.mark.thorough
-def test_nothing_starts_while_too_little_of_the_disk_is_free(tmp_path: Path) -> None:
+def test_no_attempt_starts_while_the_disk_is_too_full(tmp_path: Path) -> None:
     trial = make_trial(tmp_path, limits={"min_free": 1 << 60})
     status, said = trial.run()
     assert (status, said["status"]) == (75, "paused")
@@ -127,7 +127,7 @@ def test_nothing_starts_while_too_little_of_the_disk_is_free(tmp_path: Path) -> 
 
 @pytest.mark.thorough
 @pytest.mark.needs("bwrap")
-def test_a_full_disk_ends_worlds_and_agents_and_the_run_as_a_pause(tmp_path: Path) -> None:
+def test_full_disk_ends_worlds_and_agents_and_pauses_the_run(tmp_path: Path) -> None:
     trial = make_trial(tmp_path, turns=20)
     trial = trial.with_prompt("Begin\nRUN head -c 40M /dev/zero > ../../../big; true")
     trial.directory.mkdir()
@@ -142,7 +142,7 @@ def test_a_full_disk_ends_worlds_and_agents_and_the_run_as_a_pause(tmp_path: Pat
 
 
 @pytest.mark.thorough
-def test_address_in_use_keeps_the_latest_checkpoint(
+def test_attempt_that_finds_its_address_in_use_keeps_the_latest_checkpoint(
     tmp_path: Path,
 ) -> None:
     trial = make_trial(tmp_path, turns=20, retry={"delay": 0.0, "attempts": 2})

@@ -45,7 +45,7 @@ def branch(journal: Journal, chain: Chain | None = None, **fork: Any) -> dict[st
     return dict(plan_fork(planned, chain or make_chain(), journal.state, ()))
 
 
-def test_every_branch_has_the_next_prompt_and_the_next_seed(journal: Journal) -> None:
+def test_branches_take_prompts_and_seeds_in_order(journal: Journal) -> None:
     prompts = (None, "A storm is coming.")
     branches = branch(journal, count=2, prompts=prompts, reseed=7, generations=3)
     assert list(branches) == [f"r1-f1-{number}" for number in range(1, 5)]
@@ -56,7 +56,7 @@ def test_every_branch_has_the_next_prompt_and_the_next_seed(journal: Journal) ->
     assert [one.reseed for one in branch(journal, count=2).values()] == [None, None]
 
 
-def test_the_names_of_a_further_fork_are_its_own(journal: Journal) -> None:
+def test_later_fork_gets_its_own_names(journal: Journal) -> None:
     for group in (1, 2):
         (name, forked), *others = branch(journal, count=2).items()
         assert (name, forked.group) == (f"r1-f{group}-1", group)
@@ -64,7 +64,7 @@ def test_the_names_of_a_further_fork_are_its_own(journal: Journal) -> None:
         journal.write("chain.forked", attrs.asdict(forked), chain=name)
 
 
-def test_prompts_that_begin_alike_have_labels_that_differ(journal: Journal) -> None:
+def test_prompts_with_the_same_start_have_different_labels(journal: Journal) -> None:
     start = "You have ten minutes left. "
     labels = [
         one.label
@@ -75,7 +75,7 @@ def test_prompts_that_begin_alike_have_labels_that_differ(journal: Journal) -> N
     assert branch(journal, prompts=("Control!",))["r1-f1-1"].label.startswith("control-")
 
 
-def test_the_labels_of_a_further_fork_are_those_of_the_same_prompts(journal: Journal) -> None:
+def test_later_fork_reuses_the_labels_of_the_same_prompts(journal: Journal) -> None:
     start = "You have ten minutes left. "
     first = branch(journal, prompts=(f"{start}Go left.",))
     for name, forked in first.items():
@@ -111,7 +111,7 @@ def test_agents_whose_conversations_cannot_be_copied_are_not_branched(
         branch(journal, make_chain(driver=driver, command=command))
 
 
-def test_agents_outside_a_sandbox_are_branched_one_by_one_and_not_while_they_run(
+def test_agents_without_a_sandbox_are_branched_one_by_one_after_they_stop(
     journal: Journal,
 ) -> None:
     chain = make_chain(sandbox=False)

@@ -95,7 +95,7 @@ async def test_a_branch_has_time_for_work(scene: Scene) -> None:
         assert await exp.fork(source, duration="6m", parallel=1)
 
 
-async def test_forks_at_once_have_names_of_their_own(scene: Scene) -> None:
+async def test_concurrent_forks_have_different_names(scene: Scene) -> None:
     assert (await run(scene, scene.plan())).status == "done"
     names: list[str] = []
 
@@ -174,7 +174,7 @@ async def test_resume_cannot_amend_a_plan_that_has_worked(scene: Scene) -> None:
         await run(scene, scene.plan(inherit={"workspace": False}))
 
 
-async def test_a_directory_that_an_old_plan_has_prepared_is_not_used_by_a_mended_one(
+async def test_directory_prepared_under_an_old_plan_is_not_reused(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def wait(_order: object) -> Any:

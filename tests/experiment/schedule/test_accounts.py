@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 HOUR = 3600.0
 
 
-async def test_a_pause_is_as_long_as_the_limit_has_lasted_whatever_was_tried_meanwhile() -> None:
+async def test_recorded_pause_lasts_as_long_as_the_limit_despite_probes() -> None:
     simulation = Simulation(make_plan(retry={"longest_pause": "1h"}))
     simulation.backend.troubles["r1"] = [Trouble(0, "limit")] * 100
     assert await simulation.run()
@@ -30,7 +30,7 @@ async def test_a_pause_is_as_long_as_the_limit_has_lasted_whatever_was_tried_mea
 
 
 @pytest.mark.parametrize(("reason", "blocking"), [("limit", "limit"), ("auth", None)])
-async def test_limit_of_an_earlier_run_is_awaited_except_for_a_login(
+async def test_limit_of_an_earlier_run_is_waited_for_unless_it_was_a_login(
     reason: PauseReason, blocking: PauseReason | None
 ) -> None:
     clock = SimulatedClock()

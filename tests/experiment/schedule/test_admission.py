@@ -14,7 +14,7 @@ from tests.experiment.journals import Journal
 @pytest.mark.parametrize(
     ("sandboxes", "family"), [((True, True), None), ((True, False), "r1"), ((False, False), "r1")]
 )
-def test_chains_that_know_the_same_address_run_one_at_a_time(
+def test_chains_with_the_same_address_run_one_at_a_time(
     tmp_path: Path, sandboxes: tuple[bool, bool], family: str | None
 ) -> None:
     agents = [AgentSpec("claude", sandbox=sandbox) for sandbox in sandboxes]

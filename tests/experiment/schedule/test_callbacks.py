@@ -132,7 +132,7 @@ class Unprintable:
     ],
     ids=lambda value: None if isinstance(value, str) else type(value).__name__,
 )
-async def test_a_value_that_is_no_score_drops_its_name_only(
+async def test_invalid_score_value_drops_only_its_own_name(
     name: Any, value: Any, text: str
 ) -> None:
     def score(_end: Any) -> Any:
@@ -148,7 +148,7 @@ async def test_a_value_that_is_no_score_drops_its_name_only(
     assert await Callbacks(score).score(ATTEMPT) == {"error": scored["error"]}
 
 
-async def test_hooks_that_do_not_return_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hooks_that_never_return_are_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(_live: Any) -> Any:
         await anyio.sleep_forever()
 

@@ -44,7 +44,7 @@ def outcomes(simulation: Simulation) -> list[str | None]:
 @pytest.mark.parametrize(
     ("policy", "reason"), [("any", "agents_ended"), ("all", "duration"), ("never", "duration")]
 )
-async def test_one_of_two_agents_ends_a_generation_only_where_any_does(
+async def test_first_ended_agent_ends_a_generation_only_if_any_agent_may(
     policy: str, reason: str
 ) -> None:
     simulation = pair(stop={"agents_ended": policy})
@@ -53,14 +53,14 @@ async def test_one_of_two_agents_ends_a_generation_only_where_any_does(
     assert commit(simulation).data["ended_by"] == reason
 
 
-async def test_the_end_of_the_last_agent_ends_no_generation_where_the_plan_says_never() -> None:
+async def test_end_of_all_agents_does_not_end_a_generation_if_the_plan_says_never() -> None:
     simulation = Simulation(make_plan(stop={"agents_ended": "never"}))
     simulation.backend.troubles["r1"] = [Trouble(500.0, "ended")]
     assert await simulation.run()
     assert commit(simulation).data["ended_by"] == "duration"
 
 
-async def test_the_time_of_the_world_ends_a_generation() -> None:
+async def test_reaching_the_world_time_ends_a_generation() -> None:
     simulation = Simulation(make_plan(stop={"world_time": 1000.0}))
     assert await simulation.run()
     line = commit(simulation)
@@ -141,7 +141,7 @@ async def test_agent_failure_while_saving_does_not_fail_the_attempt() -> None:
 
 
 @pytest.mark.parametrize(("kind", "outcome"), [("world", "failed"), ("limit", "paused")])
-async def test_trouble_while_agents_save_is_followed_by_another_save(
+async def test_save_prompt_is_repeated_after_a_failure_while_saving(
     kind: str, outcome: str
 ) -> None:
     simulation = Simulation(make_plan(save={"before": 300.0, "full": True}))
@@ -162,7 +162,7 @@ async def test_a_disk_that_is_full_at_the_start_pauses_everything() -> None:
     assert simulation.types("r2") == []
 
 
-async def test_another_error_of_the_system_is_a_failure_to_start() -> None:
+async def test_other_system_errors_fail_the_start() -> None:
     simulation = Simulation(make_plan())
     simulation.backend.troubles["r1"] = [Trouble(0, "broken")]
     assert await simulation.run()
@@ -171,7 +171,7 @@ async def test_another_error_of_the_system_is_a_failure_to_start() -> None:
     assert outcomes(simulation) == ["failed", "committed"]
 
 
-async def test_a_retry_begins_after_the_delay_of_the_plan() -> None:
+async def test_retry_starts_after_the_delay_in_the_plan() -> None:
     simulation = Simulation(make_plan(retry={"delay": 45.0}))
     simulation.backend.troubles["r1"] = [Trouble(100.0, "world")]
     assert await simulation.run()

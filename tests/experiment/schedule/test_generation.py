@@ -30,7 +30,7 @@ async def test_a_generation_takes_its_steps_in_order() -> None:
     assert simulation.clock.monotonic() == 3600.0
 
 
-async def test_a_checkpoint_has_the_time_at_which_it_was_made_and_delays_no_end() -> None:
+async def test_checkpoint_records_when_it_was_made_and_does_not_delay_the_end() -> None:
     simulation = Simulation(make_plan(checkpoint={"every": 1050.0, "idle_wait": 60.0}))
     simulation.backend.troubles["r1"] = [Trouble(0.0, "busy")]
     assert await simulation.run()
@@ -40,7 +40,7 @@ async def test_a_checkpoint_has_the_time_at_which_it_was_made_and_delays_no_end(
         assert f"t{int(line.data['elapsed_s']):06}" in line.data["file"]
 
 
-async def test_a_checkpoint_has_the_time_of_its_save_without_the_wait_before_it() -> None:
+async def test_checkpoint_time_excludes_the_wait_before_the_save() -> None:
     simulation = Simulation(make_plan(checkpoint={"every": 1050.0, "idle_wait": 60.0}))
     simulation.backend.troubles["r1"] = [Trouble(0.0, "slow")]
     assert await simulation.run()
@@ -157,7 +157,7 @@ async def test_a_limit_is_a_pause_and_work_continues_from_its_checkpoint() -> No
     assert simulation.types()[-1] == "committed"
 
 
-async def test_waiting_for_the_provider_is_no_active_time_and_becomes_a_pause() -> None:
+async def test_waiting_for_the_provider_is_not_active_time_and_becomes_a_pause() -> None:
     simulation = Simulation(make_plan())
     simulation.backend.troubles["r1"] = [Trouble(1000.0, "waiting")]
     assert await simulation.run()
@@ -204,7 +204,7 @@ async def test_failed_checkpoints_between_others_do_not_pause() -> None:
     assert simulation.types().count("checkpoint.failed") > 3
 
 
-async def test_a_checkpoint_that_fails_once_at_the_boundary_is_made_again() -> None:
+async def test_boundary_checkpoint_that_fails_once_is_repeated() -> None:
     simulation = Simulation(make_plan())
     simulation.backend.troubles["r1"] = [Trouble(1e9, "flaky")]
     assert await simulation.run()
@@ -285,7 +285,7 @@ async def test_spent_usage_is_the_sum_of_all_attempts() -> None:
     assert Usage() not in spent[0]
 
 
-async def test_a_scored_attempt_is_committed_with_the_totals_of_its_closing() -> None:
+async def test_scored_attempt_is_committed_with_its_totals_at_closing() -> None:
     async def score(_end: Any) -> dict[str, float]:
         return {"cubes": 3.0}
 

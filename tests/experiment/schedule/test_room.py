@@ -153,7 +153,7 @@ def seconds(simulation: Simulation, line: JournalLine) -> float:
     return simulation.clock.monotonic() - (simulation.clock.utc() - at).total_seconds()
 
 
-async def test_the_line_of_an_attempt_on_a_node_has_the_node_and_its_bound() -> None:
+async def test_line_of_a_remote_attempt_has_its_node_and_lease_bound() -> None:
     simulation = Simulation(make_plan(repeats=2))
     simulation.backend.rooms["r1"] = NODE
     assert await simulation.run()
@@ -165,7 +165,7 @@ async def test_the_line_of_an_attempt_on_a_node_has_the_node_and_its_bound() -> 
 
 @pytest.mark.parametrize("step", ["opened", "prepared", "working"])
 @pytest.mark.parametrize("is_local", [False, True])
-async def test_a_resume_waits_for_the_bound_of_a_host_that_may_live_and_others_start_at_once(
+async def test_resume_waits_for_the_lease_bound_of_a_possibly_alive_host_only(
     step: str, *, is_local: bool
 ) -> None:
     simulation = Simulation(make_plan(repeats=2, limits={"worlds": 1}))
@@ -211,9 +211,7 @@ async def test_cost_of_an_awaited_attempt_counts_as_spent() -> None:
     assert simulation.scheduler.spending.ended_usd == pytest.approx(spent)
 
 
-async def test_a_resume_that_was_killed_or_paused_while_it_waited_leaves_the_wait_to_the_next() -> (
-    None
-):
+async def test_wait_for_a_host_survives_a_killed_or_paused_resume() -> None:
     simulation = Simulation(make_plan())
     await kill_on_node(simulation)
 
@@ -245,7 +243,7 @@ async def test_ended_attempt_is_not_awaited() -> None:
 
 
 @pytest.mark.parametrize("room", [Room(), attrs.evolve(NODE, node="n2")])
-async def test_an_opened_attempt_is_not_continued_on_another_node_than_its_line_has(
+async def test_opened_attempt_is_not_continued_on_another_node(
     room: Room,
 ) -> None:
     simulation = Simulation(make_plan())
@@ -260,7 +258,7 @@ async def test_an_opened_attempt_is_not_continued_on_another_node_than_its_line_
     check_history(simulation)
 
 
-async def test_an_opened_attempt_is_continued_on_the_node_that_its_line_has() -> None:
+async def test_opened_attempt_is_continued_on_its_recorded_node() -> None:
     simulation = Simulation(make_plan())
     await kill_on_node(simulation, "opened")
     await simulation.run_to_end()
@@ -327,7 +325,7 @@ async def test_a_pause_for_an_expired_login_names_the_node_and_keeps_the_account
         "n1",
     ],
 )
-def test_a_hostile_host_of_a_line_is_refused(host: Any) -> None:
+def test_hostile_host_name_in_a_line_is_refused(host: Any) -> None:
     def check(host: object) -> None:
         data = {"origin": None, "host": host}
         at = "2026-06-22T18:01:00.000Z"

@@ -21,7 +21,7 @@ def begin(**changes: Any) -> History:
     return History(plan, Callbacks())
 
 
-async def test_the_wall_time_is_that_of_all_runs() -> None:
+async def test_wall_time_counts_all_runs() -> None:
     history = begin(generations=5, limits={"wall": 5000.0})
     for _ in range(2):
         outcome = await history.play(CALM)
@@ -41,7 +41,7 @@ async def test_the_wall_time_of_a_killed_run_ends_with_its_last_line() -> None:
     assert history.state.wall_s == history.clock.monotonic()
 
 
-async def test_a_limit_that_an_earlier_run_has_met_is_waited_for() -> None:
+async def test_usage_limit_met_by_an_earlier_run_is_waited_for() -> None:
     history = begin(retry={"longest_pause": "1h"})
     limit: list[Trouble | None] = [Trouble(1000.0, "limit", lasts=9000.0)]
     for script in (RunScript(troubles={"r1": limit}), CALM):

@@ -26,7 +26,7 @@ def statuses(simulation: Simulation) -> dict[str, str]:
     return {name: simulation.types(name)[-1] for name in simulation.state.chains}
 
 
-async def test_twenty_chains_of_ten_hours_end_within_a_moment() -> None:
+async def test_twenty_simulated_chains_of_ten_hours_end_in_a_moment() -> None:
     plan = make_plan(generations=10, repeats=20, limits={"worlds": 20})
     simulation = Simulation(plan)
     assert await simulation.run()
@@ -44,7 +44,7 @@ async def test_no_more_worlds_run_than_the_plan_allows_and_chains_advance_togeth
     assert opened == [1] * 5 + [2] * 5
 
 
-async def test_chains_are_finished_one_after_the_other_where_the_order_is_depth() -> None:
+async def test_depth_order_finishes_chains_one_after_the_other() -> None:
     plan = make_plan(generations=2, repeats=3, limits={"worlds": 1}, order="depth")
     simulation = Simulation(plan)
     assert await simulation.run()
@@ -52,7 +52,7 @@ async def test_chains_are_finished_one_after_the_other_where_the_order_is_depth(
     assert opened == ["r1", "r1", "r2", "r2", "r3", "r3"]
 
 
-async def test_agents_of_a_model_run_only_as_many_at_a_time_as_allowed() -> None:
+async def test_concurrent_agents_per_model_are_limited() -> None:
     plan = make_plan(repeats=4, limits={"per_model": {"opus": 2}}).but(
         agents=[AgentSpec("claude", name="Eko", model="opus")]
     )
@@ -218,7 +218,7 @@ async def test_unlifted_limit_ends_the_run_and_keeps_the_chain_intact() -> None:
     assert simulation.types()[-1] == "committed"
 
 
-async def test_an_expired_login_pauses_its_chains_and_the_run_ends_when_no_other_is_left() -> None:
+async def test_expired_login_pauses_its_chains_and_ends_the_run_once_no_others_are_left() -> None:
     simulation = Simulation(make_plan(repeats=2, limits={"worlds": 2}))
     simulation.backend.troubles = {"r1": [Trouble(1000.0, "auth")]}
     assert await simulation.run()
@@ -298,7 +298,7 @@ async def test_branches_run_in_parallel_only_in_sandboxes(sandbox: bool) -> None
     assert [attempt.messages for attempt in branches] == [["Hm."]] * 4
 
 
-async def test_a_branch_that_fails_at_its_beginning_is_branched_again() -> None:
+async def test_branch_that_fails_to_start_is_branched_again() -> None:
     simulation = Simulation(make_plan())
     await fork(simulation, 1, sandbox=True)
     simulation.backend.troubles["r1-f1-1"] = [Trouble(10.0, "world"), None]

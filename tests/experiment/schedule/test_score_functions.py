@@ -33,7 +33,7 @@ def write(file: Path, text: str) -> Path:
     return file
 
 
-def test_a_module_is_found_in_its_directory_alone(tmp_path: Path) -> None:
+def test_module_is_found_only_in_its_directory(tmp_path: Path) -> None:
     write(tmp_path / "scores.py", GOLD.format(number=3))
     assert load_score(f"{tmp_path}/scores:gold")(None) == 3
     for text in ("json:dumps", "pytest:raises", "scores.more:gold"):
@@ -72,7 +72,7 @@ def test_no_installed_module_is_replaced(tmp_path: Path) -> None:
     assert sys.path == path
 
 
-def test_the_path_of_imports_changes_only_as_the_module_changes_it(
+def test_import_path_is_changed_only_by_the_module_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = [str(tmp_path), *sys.path]
@@ -82,7 +82,7 @@ def test_the_path_of_imports_changes_only_as_the_module_changes_it(
     assert sys.path == [*before, "/lib"]
 
 
-def test_an_import_leaves_no_file_and_needs_none(
+def test_import_leaves_the_directory_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
@@ -134,7 +134,7 @@ def test_unknown_function_name_lists_the_existing_functions(tmp_path: Path) -> N
     assert caught.value.hint == "its functions are gold"
 
 
-def test_a_fault_of_an_imported_sibling_names_that_one(tmp_path: Path) -> None:
+def test_fault_in_an_imported_sibling_names_the_sibling(tmp_path: Path) -> None:
     write(tmp_path / "scores.py", f"from .helpers import x\n{GOLD.format(number=3)}")
     helpers = write(tmp_path / "helpers.py", "\nx = y\n")
     with pytest.raises(ConfigError) as caught:

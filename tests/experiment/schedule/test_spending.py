@@ -27,7 +27,7 @@ def test_a_cost_that_is_not_reported_is_estimated_from_the_price() -> None:
     assert compute_cost(usage, PRICE) == Cost(11.0, is_estimated=True)
 
 
-def test_cached_tokens_have_prices_of_their_own_or_that_of_input() -> None:
+def test_cached_tokens_have_their_own_price_or_the_input_price() -> None:
     usage = Usage(cached_tokens=100_000, cache_write_tokens=10_000)
     assert compute_cost(usage, PRICE).usd == pytest.approx(1.1)
     price = attrs.evolve(PRICE, cached=1.0, cache_write=20.0)
@@ -39,7 +39,7 @@ def test_a_sum_with_an_unknown_cost_is_unknown() -> None:
     assert sum_costs([Cost(1.0), Cost(None), Cost(2.0, is_estimated=True)]) == Cost(None, True)
 
 
-def test_turns_of_which_a_program_reports_nothing_have_no_known_cost() -> None:
+def test_cost_of_unreported_turns_is_unknown() -> None:
     for price in (None, PRICE):
         assert compute_cost(Usage(turns=1), price) == Cost(None)
     assert compute_cost(Usage(turns=1, cost_usd=0.0), None) == Cost(0.0)
