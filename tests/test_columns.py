@@ -108,7 +108,7 @@ def test_remaining_room_shows_the_whole_reason() -> None:
 
 @pytest.mark.thorough
 def test_lines_of_the_live_table_do_not_wrap() -> None:
-    troubles = [EventLine(AT, "w003", "failed: " + "界" * 400, is_trouble=True)] * 20
+    troubles = [EventLine(AT, "w003", "failed: " + "界" * 400, needs_attention=True)] * 20
     view = BoardView(
         title="世界 · " + "runs/a-very-long-name/" * 8,
         elapsed_s=133.0,

@@ -213,7 +213,7 @@ def draw_pane(pane: Sequence[str], lines: int) -> list[Text]:
 def draw_events(event_lines: Sequence[EventLine]) -> Iterator[Text]:
     """Yield events as lines, followed by an empty line; no lines without events."""
     for event in event_lines:
-        text = Text(event.text, style="red" if event.is_trouble else "")
+        text = Text(event.text, style="red" if event.needs_attention else "")
         yield join_parts(
             Text(event.local_time, style="dim"), Text(event.instance, style="bold"), text
         )

@@ -65,13 +65,13 @@ class EventLine:
         at: UTC time.
         instance: Name of the instance; empty for an event that concerns all instances.
         text: The event, as a printable line.
-        is_trouble: Whether the event needs attention.
+        needs_attention: Whether the event needs attention.
     """
 
     at: str
     instance: str = attrs.field(converter=printable)
     text: str = attrs.field(converter=printable)
-    is_trouble: bool = False
+    needs_attention: bool = False
 
     def __str__(self) -> str:
         return " ".join(filter(None, (self.at, self.instance, self.text)))
@@ -88,7 +88,7 @@ def describe_event(event: WorldEvent) -> EventLine:
         event.time,
         "" if event.kind in _WITHOUT_INSTANCE else event.subject,
         printable(_TEXTS[event.kind](event.data)),
-        is_trouble=event.kind in _TROUBLE and event.data.get("exit") != ProcessExit(status=0),
+        needs_attention=event.kind in _TROUBLE and event.data.get("exit") != ProcessExit(status=0),
     )
 
 
@@ -213,7 +213,7 @@ class RecentEvents:
     def add(self, line: EventLine) -> None:
         """Add the next line."""
         self._count += 1
-        kept = self._troubles if line.is_trouble else self._others
+        kept = self._troubles if line.needs_attention else self._others
         kept.append((self._count, line))
 
     def last(self, size: int) -> list[EventLine]:
@@ -224,10 +224,10 @@ class RecentEvents:
 
 def select_events(lines: Sequence[EventLine], size: int) -> list[EventLine]:
     """Return the last ``size`` lines in order, with more than half reserved for problems."""
-    troubles = [place for place, line in enumerate(lines) if line.is_trouble]
-    others = [place for place, line in enumerate(lines) if not line.is_trouble]
-    least = min(len(troubles), max(size - len(others), size // 2 + 1 if size else 0))
-    chosen = {*troubles[len(troubles) - least :], *others[max(len(others) - size + least, 0) :]}
+    faults = [place for place, line in enumerate(lines) if line.needs_attention]
+    others = [place for place, line in enumerate(lines) if not line.needs_attention]
+    least = min(len(faults), max(size - len(others), size // 2 + 1 if size else 0))
+    chosen = {*faults[len(faults) - least :], *others[max(len(others) - size + least, 0) :]}
     return [lines[place] for place in sorted(chosen)]
 
 
@@ -251,7 +251,7 @@ def changes_between(
                 status.ended_at or format_utc(utc_now()),
                 " ".join(filter(None, (run_names.get(status.run_dir), status.name))),
                 printable(_describe_status(status)),
-                is_trouble=status.has_died or status.state == "restarting",
+                needs_attention=status.has_died or status.state == "restarting",
             )
 
 

@@ -45,16 +45,16 @@ def describe_experiment_event(event: ExperimentEvent) -> EventLine | None:
     generation = "" if event.generation is None else f"generation {event.generation} "
     if not (text := describe(event.data)):
         return None
-    is_trouble = event.kind in _TROUBLE or bool(event.data.get("differs"))
-    return EventLine(event.time, event.subject, generation + text, is_trouble=is_trouble)
+    needs_attention = event.kind in _TROUBLE or bool(event.data.get("differs"))
+    return EventLine(event.time, event.subject, generation + text, needs_attention=needs_attention)
 
 
 def _describe_world(event: ExperimentEvent) -> EventLine | None:
     kind: Any = event.kind.removeprefix(_WORLD)
     line = describe_event(WorldEvent(time=event.time, kind=kind, subject="", data=event.data))
-    if not line.is_trouble:
+    if not line.needs_attention:
         return None
-    return EventLine(line.at, event.subject, line.text, is_trouble=True)
+    return EventLine(line.at, event.subject, line.text, needs_attention=True)
 
 
 # -- texts --------------------------------------------------------------------------------------

@@ -47,8 +47,8 @@ ACCOUNT = "claude"
 
 
 @attrs.define
-class Trouble:
-    """The trouble in an attempt.
+class Fault:
+    """A fault in an attempt.
 
     Attributes:
         at: Seconds after its start; 0 at the start itself.
@@ -71,7 +71,7 @@ class FakeAttempt:
     backend: FakeBackend
     order: AttemptOrder
     report: Callable[[Signal], object]
-    trouble: Trouble | None
+    fault: Fault | None
     room: Room
     started_at: float = math.nan
     working_since: float = math.nan
@@ -95,8 +95,8 @@ class FakeAttempt:
         return self.order.chain.plan.agents
 
     async def start(self) -> Mapping[str, Any]:
-        if self.trouble is not None and self.trouble.at == 0:
-            self._raise(self.trouble)
+        if self.fault is not None and self.fault.at == 0:
+            self._raise(self.fault)
         self.started_at = self.working_since = self.backend.clock.monotonic()
         if self.order.message is not None:
             self.messages.append(self.order.message)
@@ -107,51 +107,51 @@ class FakeAttempt:
         name = f"{spec.name}-r{self.order.attempt_id}"
         return {"name": name, "model": spec.model, "session": f"s-{name}"}
 
-    def _raise(self, trouble: Trouble) -> None:
-        if trouble.kind == "world":
+    def _raise(self, fault: Fault) -> None:
+        if fault.kind == "world":
             raise AttemptError("start", "the world did not start")
-        if trouble.kind in ("limit", "auth"):
-            raise ProviderError(self._failure(trouble))
-        if trouble.kind == "full":
+        if fault.kind in ("limit", "auth"):
+            raise ProviderError(self._failure(fault))
+        if fault.kind == "full":
             raise OSError(errno.ENOSPC, "no space")
-        if trouble.kind == "broken":
+        if fault.kind == "broken":
             raise OSError(errno.EIO, "input/output error")
-        if trouble.kind == "defect":
+        if fault.kind == "defect":
             raise ZeroDivisionError("a defect")
 
-    def _failure(self, trouble: Trouble) -> AgentFailed:
+    def _failure(self, fault: Fault) -> AgentFailed:
         until = None
-        if trouble.lasts is not None:
-            until = self.backend.clock.utc_in(trouble.lasts)
-        kind = {"limit": "limit", "auth": "auth"}.get(trouble.kind, "crash")
+        if fault.lasts is not None:
+            until = self.backend.clock.utc_in(fault.lasts)
+        kind = {"limit": "limit", "auth": "auth"}.get(fault.kind, "crash")
         return AgentFailed(
             name=str(self._specs[0].name),
             kind=kind,  # type: ignore[arg-type]
-            text=trouble.kind,
+            text=fault.kind,
             retry_at=until,
             account=ACCOUNT,
         )
 
     async def suffer(self) -> None:
         """Report what goes wrong, when it does."""
-        trouble = self.trouble
-        if trouble is None or trouble.at == 0:
+        fault = self.fault
+        if fault is None or fault.at == 0:
             return
-        await self._sleep(trouble.at)
-        if trouble.kind in ("agent", "limit", "auth", "ended", "budget"):
+        await self._sleep(fault.at)
+        if fault.kind in ("agent", "limit", "auth", "ended", "budget"):
             self._rest()
             self.is_over = True  # its state and its last turn are known before its end is reported
             self.report(AgentTurned())
             await anyio.sleep(0)
-        match trouble.kind:
+        match fault.kind:
             case "world":
                 self.report(WorldEnded(text="the world has ended"))
             case "node":
                 self.report(NodeLost(node="n1", text="the node n1 is lost"))
             case "agent" | "limit" | "auth":
-                self.report(self._failure(trouble))
+                self.report(self._failure(fault))
             case "ended" | "budget":
-                self._end(is_budget=trouble.kind == "budget")
+                self._end(is_budget=fault.kind == "budget")
             case "waiting":
                 self.report(AgentTurned())
 
@@ -197,10 +197,10 @@ class FakeAttempt:
 
     @property
     def _wait_s(self) -> float:
-        trouble = self.trouble
-        if trouble is None or trouble.kind != "waiting" or math.isnan(self.started_at):
+        fault = self.fault
+        if fault is None or fault.kind != "waiting" or math.isnan(self.started_at):
             return 0.0
-        waited = self.backend.clock.monotonic() - self.started_at - trouble.at
+        waited = self.backend.clock.monotonic() - self.started_at - fault.at
         return max(1e-3, waited) if waited >= 0 else 0.0
 
     def activity(self) -> Sequence[AgentActivity]:
@@ -232,26 +232,26 @@ class FakeAttempt:
     async def checkpoint(
         self, kind: CheckpointKind, elapsed: Callable[[], float], *, idle_wait: float
     ) -> SavedCheckpointFile:
-        trouble = self.trouble
-        if trouble is not None and trouble.kind == "secret":
+        fault = self.fault
+        if fault is not None and fault.kind == "secret":
             raise CheckpointSecretError("a secret", findings=())
-        if trouble is not None and trouble.kind == "flaky" and kind in ("boundary", "end"):
-            self.trouble = None
+        if fault is not None and fault.kind == "flaky" and kind in ("boundary", "end"):
+            self.fault = None
             raise CheckpointError("the snapshot did not arrive in time")
-        if trouble is not None and trouble.kind == "shaky":
+        if fault is not None and fault.kind == "shaky":
             self.is_shaken = not self.is_shaken
             if self.is_shaken:
                 raise CheckpointError("the snapshot did not arrive in time")
-        if trouble is not None and trouble.kind == "dead" and kind == "boundary":
+        if fault is not None and fault.kind == "dead" and kind == "boundary":
             raise WorldExitedError("the world has ended")
-        if trouble is not None and trouble.kind == "full":
+        if fault is not None and fault.kind == "full":
             raise OSError(errno.ENOSPC, "no space")
-        if trouble is not None and trouble.kind in ("busy", "slow"):
+        if fault is not None and fault.kind in ("busy", "slow"):
             await self.backend.clock.sleep_until(self.backend.clock.monotonic() + idle_wait)
         begun_at = self.backend.clock.monotonic()
         self.saved += 1
         file = f"gen{self.order.generation:03}-t{int(elapsed()):06}-{self.saved}.ckpt"
-        if trouble is not None and trouble.kind == "slow":
+        if fault is not None and fault.kind == "slow":
             await self.backend.clock.sleep_until(self.backend.clock.monotonic() + 7.0)
         self.backend.archives.add((self.order.chain.name, self.order.attempt_id, file))
         time = await self.world_time()
@@ -293,7 +293,7 @@ class FakeBackend:
     """Makes fake attempts, and keeps the contents of their disk.
 
     Attributes:
-        troubles: By chain, what goes wrong in its next attempts.
+        faults: By chain, what goes wrong in its next attempts.
         surveys: For each run, whether logins were checked before it.
         ends: For each time that what killed orchestrators have left was ended, the number of
             attempts before.
@@ -315,7 +315,7 @@ class FakeBackend:
     def __init__(self, clock: SimulatedClock) -> None:
         self.clock = clock
         self.changes: list[str] = []
-        self.troubles: dict[str, list[Trouble | None]] = {}
+        self.faults: dict[str, list[Fault | None]] = {}
         self.directories: set[tuple[str, str]] = set()
         self.archives: set[tuple[str, str, str]] = set()
         self.world_times: dict[tuple[str, str], float] = {}
@@ -379,7 +379,7 @@ class FakeBackend:
         assert name not in self.open_now, "a world is alive twice"
         self.open_now.append(name)
         self.most_open = max(self.most_open, len(self.open_now))
-        queue = self.troubles.get(order.chain.name) or [None]
+        queue = self.faults.get(order.chain.name) or [None]
         attempt = FakeAttempt(self, order, report, queue.pop(0), room)
         chain = order.chain.name
         assert self.clock.monotonic() >= self.left.get(chain, 0.0), "a host lives twice"

@@ -23,7 +23,7 @@ from clawblox.experiment.running.forking import ForkRequest, plan_fork
 from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.schedule.ports import Room
 from clawblox.experiment.tables.rows import make_row
-from tests.experiment.fakes import FakeBackend, Trouble
+from tests.experiment.fakes import FakeBackend, Fault
 from tests.experiment.memory_journal import Killed, MemoryJournal
 from tests.support.simulated_clock import SimulatedClock
 
@@ -71,7 +71,7 @@ class RunScript:
 
     Attributes:
         happenings: What happens, each with the seconds after its beginning.
-        troubles: By chain, what goes wrong in its next attempts.
+        faults: By chain, what goes wrong in its next attempts.
         kill_after: Number of lines after which the orchestrator is killed; None for never.
         is_written: Whether the last of them is still written.
         full_after: Number of lines after which no more can be written; None for never.
@@ -83,7 +83,7 @@ class RunScript:
     """
 
     happenings: Sequence[tuple[float, Happening]] = ()
-    troubles: dict[str, list[Trouble | None]] = attrs.field(factory=dict)
+    faults: dict[str, list[Fault | None]] = attrs.field(factory=dict)
     kill_after: int | None = None
     is_written: bool = False
     full_after: int | None = None
@@ -125,7 +125,7 @@ class History:
         """Play a run; return its outcome, or None if it was killed or its disk was full."""
         self._revive()
         self._amend(script)
-        self.backend.troubles = {name: list(queue) for name, queue in script.troubles.items()}
+        self.backend.faults = {name: list(queue) for name, queue in script.faults.items()}
         self.backend.rooms = script.rooms
         self.backend.room_after_s = script.room_after_s
         begins_at = len(self.journal.lines)

@@ -36,7 +36,7 @@ from clawblox.experiment.reading.record import read_experiment
 from clawblox.experiment.running.open_experiment import ask_experiment
 from clawblox.experiment.schedule.ports import Room
 from clawblox.system.append_log import OwnedLog
-from tests.experiment.fakes import FakeBackend, FakedExperiment, Trouble
+from tests.experiment.fakes import FakeBackend, FakedExperiment, Fault
 from tests.support.simulated_clock import SimulatedClock
 from tests.support.worlds import make_world
 
@@ -294,7 +294,7 @@ async def test_a_directory_that_was_moved_is_resumed_without_the_files_of_the_au
 
 
 async def test_pause_that_needs_a_person_ends_the_run_with_75_and_a_reason(scene: Scene) -> None:
-    scene.backend.troubles["r1"] = [Trouble(1e9, "secret")]
+    scene.backend.faults["r1"] = [Fault(1e9, "secret")]
     outcome = await run(scene, scene.plan())
     assert outcome.exit_status == 75
     assert "r1: a secret" in outcome.text
@@ -357,7 +357,7 @@ async def test_a_run_whose_journal_is_replaced_stops_everything_and_keeps_its_hi
 
 
 async def test_a_chain_that_failed_is_tried_again_only_on_request(scene: Scene) -> None:
-    scene.backend.troubles["r1"] = [Trouble(10.0, "world")] * 4
+    scene.backend.faults["r1"] = [Fault(10.0, "world")] * 4
     assert (await run(scene, scene.plan())).exit_status == 1
     assert (await run(scene, scene.plan())).exit_status == 1
     assert (await run(scene, scene.plan(), retry_failed=True)).exit_status == 0
@@ -480,7 +480,7 @@ async def test_scores_can_be_computed_again(scene: Scene) -> None:
         return {"cubes": 7.0}
 
     await run(scene, scene.plan(repeats=3, limits={"worlds": 2, "min_free": None}))
-    scene.backend.troubles = {"r2": [Trouble(0, "world")]}
+    scene.backend.faults = {"r2": [Fault(0, "world")]}
     scene.backend.most_open = 0
     before = set(scene.backend.directories)
     async with scene.experiment(None) as exp:

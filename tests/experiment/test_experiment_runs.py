@@ -21,7 +21,7 @@ from clawblox.experiment.running.open_experiment import ask_experiment
 from clawblox.experiment.schedule.ports import AttemptError, Room
 from clawblox.rundir import driver_lease
 from clawblox.rundir.driver_lease import DriverLease
-from tests.experiment.fakes import Trouble
+from tests.experiment.fakes import Fault
 from tests.experiment.test_async_experiment import Scene, run
 from tests.support.waiting import HANG_S, wait_until_async
 
@@ -200,7 +200,7 @@ async def test_the_rename_of_a_failed_attempt_is_repeated_after_a_crash(
     async def crash(*_: object) -> None:
         pass
 
-    scene.backend.troubles["r1"] = [Trouble(10.0, "world")]
+    scene.backend.faults["r1"] = [Fault(10.0, "world")]
     with monkeypatch.context() as crashing:
         crashing.setattr(scene.backend, "set_aside", crash)
         await run(scene, scene.plan(generations=1))
@@ -240,10 +240,10 @@ async def test_stop_ends_a_check_waiting_for_a_node(
 
 
 @pytest.mark.parametrize(
-    ("troubles", "changes", "seen"),
+    ("faults", "changes", "seen"),
     [
         (
-            {"r1": [Trouble(100.0, "limit", lasts=1e6)]},
+            {"r1": [Fault(100.0, "limit", lasts=1e6)]},
             {"retry": {"longest_pause": 3600.0}, "limits": {"min_free": None, "worlds": 1}},
             [("paused", "limit"), ("waiting", "limit")],
         ),
@@ -253,13 +253,13 @@ async def test_stop_ends_a_check_waiting_for_a_node(
             [("waiting", "dollars"), ("waiting", "dollars")],
         ),
         ({}, {"limits": {"min_free": 10**13}}, [("waiting", "disk")] * 2),
-        ({"r1": [Trouble(100.0, "secret")]}, {}, [("paused", "secret"), ("done", "")]),
+        ({"r1": [Fault(100.0, "secret")]}, {}, [("paused", "secret"), ("done", "")]),
     ],
 )
 async def test_after_a_pause_every_process_sees_why_each_chain_waits(
-    scene: Scene, troubles: Any, changes: dict[str, Any], seen: list[tuple[str, str]]
+    scene: Scene, faults: Any, changes: dict[str, Any], seen: list[tuple[str, str]]
 ) -> None:
-    scene.backend.troubles = troubles
+    scene.backend.faults = faults
     async with scene.experiment(scene.plan(repeats=2, **changes)) as exp:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(scene.tick)
@@ -289,7 +289,7 @@ async def test_defect_ends_only_its_chain(scene: Scene, monkeypatch: pytest.Monk
 
 async def test_branches_of_a_run_with_chosen_chains_count_in_its_outcome(scene: Scene) -> None:
     agents = [AgentSpec("claude", name="Eko", sandbox=True)]
-    scene.backend.troubles["r1-f1-1"] = [Trouble(10.0, "world")] * 9
+    scene.backend.faults["r1-f1-1"] = [Fault(10.0, "world")] * 9
     plan = scene.plan(agents=agents, repeats=2)
     async with scene.experiment(plan) as exp, anyio.create_task_group() as tasks:
         tasks.start_soon(scene.tick)

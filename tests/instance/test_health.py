@@ -396,7 +396,7 @@ async def test_listener_of_this_process_is_refused() -> None:
         assert str(caught.value).startswith(f"pid {os.getpid()} (")
 
 
-class Looks:
+class ScriptedProbe:
     """A probe that is ready at its second check, and records the times of its checks."""
 
     interval: float | None = None
@@ -413,7 +413,7 @@ class Looks:
         return len(self.at) == 2
 
 
-FIRST_LOOKS: dict[str, tuple[float, dict[str, object], float]] = {
+FIRST_PROBES: dict[str, tuple[float, dict[str, object], float]] = {
     "nothing is known": (0.0, {}, 0.0),
     "half of what others took": (0.2, {}, 0.1),
     "others were much slower": (100.0, {}, 0.25),
@@ -422,13 +422,13 @@ FIRST_LOOKS: dict[str, tuple[float, dict[str, object], float]] = {
 }
 
 
-@pytest.mark.parametrize(("expected_s", "kind", "at_s"), FIRST_LOOKS.values(), ids=FIRST_LOOKS)
+@pytest.mark.parametrize(("expected_s", "kind", "at_s"), FIRST_PROBES.values(), ids=FIRST_PROBES)
 async def test_probing_starts_when_a_world_can_be_ready(
     expected_s: float, kind: dict[str, object], at_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if at_s == 0.0:  # any wait would be endless
         monkeypatch.setattr(health, "_LONGEST_WAIT_S", 10 * HANG_S)
-    probe = Looks(**kind)
+    probe = ScriptedProbe(**kind)
     begun_at = anyio.current_time()
     with anyio.fail_after(HANG_S):
         await run_steps(steps_until_ready(cast(ReadinessProbe, probe), expected_s, HANG_S))
@@ -437,13 +437,13 @@ async def test_probing_starts_when_a_world_can_be_ready(
 
 
 async def test_world_is_probed_once_even_after_its_deadline() -> None:
-    probe = Looks()
+    probe = ScriptedProbe()
     assert not await run_steps(steps_until_ready(cast(ReadinessProbe, probe), 0.0, 0.0))
     assert await run_steps(steps_until_ready(cast(ReadinessProbe, probe), 0.0, 0.0))
     assert len(probe.at) == 2
 
 
-class Silent(Looks):
+class Silent(ScriptedProbe):
     """A probe of a world that accepts a connection and never answers."""
 
     def probe_once(self) -> Steps:

@@ -180,7 +180,7 @@ async def test_world_that_falls_behind_emits_an_event_and_shows_in_the_status(
         assert dict(seen[-1].data) == {"achieved_hz": 30.0, "nominal_hz": 60.0}
         line = describe_event(seen[-1])
         assert line.text == "runs slower than real time: 30.0 of 60 ticks a second"
-        assert line.is_trouble
+        assert line.needs_attention
         crowded = (await until(events, "overcommitted", ["w000"]))[-1]
         assert crowded.data["needed"] == 60_000.0
         assert "the ticks of 1 world need 60000.0 cores" in describe_event(crowded).text
@@ -218,7 +218,7 @@ async def test_script_errors_emit_an_event_and_are_recorded(world_dir, tmp_path)
         assert dict(event.data) == {"count": 2, "last": "main.lua:2:\nno ***"}
         line = describe_event(event)
         assert line.text == "2 script errors, the last: main.lua:2:"
-        assert line.is_trouble
+        assert line.needs_attention
         await until_errors(run, ScriptErrors(2, "main.lua:2:\nno ***"))
         report(world_dir, errors=ScriptErrors(5, "main.lua:9: off"))
         await until_errors(run, ScriptErrors(5, "main.lua:9: off"))

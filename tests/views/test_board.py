@@ -174,7 +174,7 @@ def test_events_leave_room_for_rows_and_the_last_line_is_not_cut() -> None:
 @pytest.mark.parametrize("columns", [1, 12, 40, 79, 100, 300])
 def test_the_table_fits_every_terminal(columns: int, lines: int) -> None:
     rows = [make_row(status(f"w{i:03}", saved_at=AT), "ready", 1.0) for i in range(130)]
-    troubles = [EventLine(AT, "w003", "failed: " + "x" * 400, is_trouble=True)] * 20
+    troubles = [EventLine(AT, "w003", "failed: " + "x" * 400, needs_attention=True)] * 20
     drawn = plain(
         render(
             view(rows, ramp="busy " * 30),
@@ -281,7 +281,7 @@ def test_the_reason_of_a_halt_is_not_repeated_when_the_instance_ends() -> None:
         "halted: ValueError: x",
         "was stopped because it had halted",
     ]
-    assert told[0].is_trouble
+    assert told[0].needs_attention
 
 
 def test_a_restarted_instance_has_not_failed() -> None:
@@ -344,7 +344,7 @@ def test_a_failed_start_shows_its_reason_and_the_last_line_of_its_log() -> None:
     error = WorldStartError("it ended\nsecond line", log_lines=("first", "no module\x1b[2J x"))
     line = describe_event(event("start_failed", error=error))
     assert str(line) == f"{AT} w000 failed: it ended | no module\\x1b[2J x"
-    assert line.is_trouble
+    assert line.needs_attention
 
 
 def test_events_of_the_machine_name_no_instance() -> None:
@@ -354,7 +354,7 @@ def test_events_of_the_machine_name_no_instance() -> None:
 
 def test_many_events_do_not_displace_problems() -> None:
     recent = RecentEvents(8)
-    recent.add(EventLine(AT, "w003", "failed", is_trouble=True))
+    recent.add(EventLine(AT, "w003", "failed", needs_attention=True))
     for number in range(100):
         recent.add(EventLine(AT, "", f"saved {number}"))
     assert [one.text for one in recent.last(3)] == ["failed", "saved 98", "saved 99"]
@@ -374,12 +374,14 @@ def test_many_events_do_not_displace_problems() -> None:
 def test_selected_events_are_in_order_and_more_than_half_are_problems(
     order: str, size: int
 ) -> None:
-    lines = [EventLine(AT, "", str(place), is_trouble=c == "T") for place, c in enumerate(order)]
+    lines = [
+        EventLine(AT, "", str(place), needs_attention=c == "T") for place, c in enumerate(order)
+    ]
     chosen = select_events(lines, size)
     places = [int(line.text) for line in chosen]
     assert places == sorted(places)
     assert len(chosen) == min(size, len(lines))
-    troubles = sum(line.is_trouble for line in chosen)
+    troubles = sum(line.needs_attention for line in chosen)
     assert troubles >= min(order.count("T"), size // 2 + 1 if size else 0)
 
 
@@ -395,7 +397,7 @@ def test_changes_are_found_between_two_looks(tmp_path: Path) -> None:
         status("c", restarts=1),
         status("d", "starting"),
     ]
-    told = [(one.instance, one.text, one.is_trouble) for one in changes_between(before, now)]
+    told = [(one.instance, one.text, one.needs_attention) for one in changes_between(before, now)]
     stranger = attrs.evolve(now[1], run_dir=tmp_path / "sent")
     assert [one.text for one in changes_between(before[1:2], [stranger])] == ["exited 1"]
     assert told == [

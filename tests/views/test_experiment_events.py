@@ -85,7 +85,7 @@ def test_every_journal_line_type_has_a_text_or_is_hidden() -> None:
 def test_a_warning_is_a_problem_with_a_text(kind: str) -> None:
     line = describe_experiment_event(event(kind, text="80 % of $5 are spent"))
     assert line is not None
-    assert (line.text, line.is_trouble) == ("80 % of $5 are spent", True)
+    assert (line.text, line.needs_attention) == ("80 % of $5 are spent", True)
 
 
 def test_event_line_names_its_generation() -> None:
@@ -101,12 +101,12 @@ def test_the_end_of_a_pause_is_named() -> None:
 
 def test_a_continuation_on_another_machine_is_a_problem() -> None:
     lines = [describe(*facts) for *facts, _ in TEXTS if facts[0] == "opened"]
-    assert [line.is_trouble for line in lines if line is not None] == [False, True]
+    assert [line.needs_attention for line in lines if line is not None] == [False, True]
 
 
 def test_failures_and_pauses_are_problems() -> None:
     lines = {kind: describe(kind, data) for kind, data, _ in TEXTS if kind != "opened"}
-    assert {kind for kind, line in lines.items() if line is not None and line.is_trouble} == {
+    assert {kind for kind, line in lines.items() if line is not None and line.needs_attention} == {
         *("account.limited", "checkpoint.failed", "failed", "hook.failed", "interrupted", "paused")
     }
 
@@ -129,7 +129,7 @@ def test_only_problems_of_worlds_are_shown() -> None:
     exit_ = {"exit": ProcessExit(status=4), "unresponsive": False}
     line = describe_experiment_event(event("world.exited", **exit_))
     assert line is not None
-    assert (line.instance, line.is_trouble) == ("r1", True)
+    assert (line.instance, line.needs_attention) == ("r1", True)
     assert "ended by itself" in line.text
     assert describe_experiment_event(event("world.started", port=20001)) is None
     assert describe_experiment_event(event("agent.tool_called", name="Bash")) is None

@@ -30,7 +30,7 @@ _ACTIONS = [("Bet", 3), ("Bet", 4)]
 _STAMP = re.compile(rb"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3})?Z")
 
 
-class Interrupt(Exception):
+class BlockError(Exception):
     """Ends the block of an orchestrator, so that its instances can be resumed."""
 
 
@@ -54,8 +54,8 @@ async def _record(directory: Path, run: Path) -> None:
             await _kill(run, agents[0])
             await play(agents, _ACTIONS, 10, 3)
             await world.save(instance="alpha")
-            raise Interrupt
-    except Interrupt:
+            raise BlockError
+    except BlockError:
         stopped_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1)
         while datetime.now(UTC) < stopped_at:  # manifests have whole seconds
             await anyio.sleep(POLL_INTERVAL_S)

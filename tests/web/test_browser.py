@@ -48,7 +48,7 @@ PAGES: Final = (
     "compare",
     "compare?a={run}&b={run}",
 )
-"""Addresses of pages; the names in braces refer to :attr:`Lab.names`."""
+"""Addresses of pages; the names in braces refer to :attr:`ServedRuns.names`."""
 WATCH: Final = """
   var reports = [];
   addEventListener("securitypolicyviolation",
@@ -60,7 +60,7 @@ AXE: Final = """axe.run(document, {resultTypes: ["violations"]}).then((found) =>
 
 
 @attrs.frozen
-class Lab:
+class ServedRuns:
     """A directory with runs and experiments, served.
 
     Attributes:
@@ -78,8 +78,8 @@ class Lab:
         return self.site.address + page.format(**self.names)
 
 
-def make_lab(root: Path, site: Served, run: Path, experiment: Path) -> Lab:
-    """Return a lab with the pages of a run and an experiment."""
+def make_lab(root: Path, site: Served, run: Path, experiment: Path) -> ServedRuns:
+    """Return the served runs with the pages of a run and an experiment."""
     (found,) = Site(run).runs()
     ident = identify(os.path.relpath(run, root))
     saves = re.findall(rf"/run/{ident}/save/(\w+)", site.text(f"run/{ident}"))
@@ -89,12 +89,12 @@ def make_lab(root: Path, site: Served, run: Path, experiment: Path) -> Lab:
         "experiment": identify(os.path.relpath(experiment, root)),
         "agent": identify(os.path.relpath(found.agents[0].dir, root)),
     }
-    return Lab(site, root, names)
+    return ServedRuns(site, root, names)
 
 
 @pytest.fixture(scope="module")
-def lab(template: Template, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    root = tmp_path_factory.mktemp("lab")
+def runs(template: Template, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedRuns]:
+    root = tmp_path_factory.mktemp("runs")
     run = Path(shutil.copytree(V1, root / "golden"))
     experiment = Path(shutil.copytree(V1_SCORED, root / "scored"))
     for number in range(30):
@@ -105,14 +105,14 @@ def lab(template: Template, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture(scope="module")
-def hostile(template: Template, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def hostile(template: Template, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedRuns]:
     root = tmp_path_factory.mktemp("hostile")
     run, experiment = write_hostile(root)
     with served(template, root) as site:
         yield make_lab(root, site, run, experiment)
 
 
-def look(lab: Lab, page: Page) -> None:
+def look(runs: ServedRuns, page: Page) -> None:
     """Check that a page fits its width, reports no errors and contains no foreign markup."""
     page.wait_for("document.readyState === 'complete'")
     too_wide = page.evaluate("""
@@ -123,7 +123,7 @@ def look(lab: Lab, page: Page) -> None:
     assert too_wide == []
     assert page.evaluate("reports") == []
     assert page.complaints() == []
-    own = lab.site.address.removesuffix(f"{lab.site.key}/")
+    own = runs.site.address.removesuffix(f"{runs.site.key}/")
     assert [url for url in page.requests() if not url.startswith(own)] == []
     assert page.evaluate("typeof ran") == "undefined"
 
@@ -147,13 +147,13 @@ def press(page: Page, key: str) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("address", PAGES)
 def test_pages_render_without_errors_in_both_schemes_and_widths(
-    address: str, lab: Lab, browser: Chromium
+    address: str, runs: ServedRuns, browser: Chromium
 ) -> None:
     colours = set()
     for dark, width in VIEWS:
-        where = lab.address(address)
+        where = runs.address(address)
         with browser.open(where, width=width, height=900, dark=dark, script=WATCH) as page:
-            look(lab, page)
+            look(runs, page)
             colours.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
     assert len(colours) == 2
 
@@ -162,10 +162,10 @@ def test_pages_render_without_errors_in_both_schemes_and_widths(
 @pytest.mark.thorough
 @pytest.mark.parametrize("address", PAGES)
 def test_pages_have_no_accessibility_violations(
-    address: str, lab: Lab, browser: Chromium, axe: str
+    address: str, runs: ServedRuns, browser: Chromium, axe: str
 ) -> None:
     for dark, width in VIEWS:
-        where = lab.address(address)
+        where = runs.address(address)
         with browser.open(where, width=width, height=900, dark=dark, script=axe) as page:
             page.wait_for("document.readyState === 'complete'")
             assert page.evaluate(AXE) == [], (dark, width)
@@ -183,7 +183,7 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.thorough
 @pytest.mark.parametrize("address", PAGES)
 def test_hostile_words_in_every_field_are_escaped(
-    address: str, hostile: Lab, browser: Chromium
+    address: str, hostile: ServedRuns, browser: Chromium
 ) -> None:
     for dark, width in VIEWS[::3]:
         where = hostile.address(address)
@@ -200,7 +200,7 @@ def test_hostile_words_in_every_field_are_escaped(
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["pipes", "links", NAME])
 def test_pages_survive_links_and_pipes_in_place_of_agent_files(
-    name: str, hostile: Lab, browser: Chromium
+    name: str, hostile: ServedRuns, browser: Chromium
 ) -> None:
     agent = identify(os.path.relpath(hostile.root / NAME / "agents" / name, hostile.root))
     where = hostile.address(f"run/{{run}}/agent/{agent}")
@@ -210,14 +210,16 @@ def test_pages_survive_links_and_pipes_in_place_of_agent_files(
 
 
 @pytest.mark.thorough
-def test_pages_survive_records_with_impossible_paths(hostile: Lab, browser: Chromium) -> None:
+def test_pages_survive_records_with_impossible_paths(
+    hostile: ServedRuns, browser: Chromium
+) -> None:
     where = hostile.address(f"run/{identify('places')}")
     with browser.open(where, width=390, height=900, script=WATCH) as page:
         look(hostile, page)
 
 
 @pytest.mark.thorough
-def test_a_hostile_run_is_listed_with_all_its_agents(hostile: Lab) -> None:
+def test_a_hostile_run_is_listed_with_all_its_agents(hostile: ServedRuns) -> None:
     text = hostile.site.text("")
     for name in ("Eko", "pipes", "links"):
         assert (
@@ -256,8 +258,8 @@ KEYS: Final = "/jko[]?"
 
 
 @pytest.mark.thorough
-def test_keyboard_moves_selects_and_unfolds(lab: Lab, browser: Chromium) -> None:
-    with browser.open(lab.site.address, width=1280, height=900, script=WATCH) as page:
+def test_keyboard_moves_selects_and_unfolds(runs: ServedRuns, browser: Chromium) -> None:
+    with browser.open(runs.site.address, width=1280, height=900, script=WATCH) as page:
         page.wait_for("document.readyState === 'complete'")
         press(page, "?")
         assert page.evaluate("document.querySelector('dialog').open")
@@ -286,8 +288,10 @@ def test_keyboard_moves_selects_and_unfolds(lab: Lab, browser: Chromium) -> None
 
 
 @pytest.mark.thorough
-def test_rows_are_filtered_while_typing_and_sorted_by_keyboard(lab: Lab, browser: Chromium) -> None:
-    with browser.open(lab.site.address, width=1280, height=900) as page:
+def test_rows_are_filtered_while_typing_and_sorted_by_keyboard(
+    runs: ServedRuns, browser: Chromium
+) -> None:
+    with browser.open(runs.site.address, width=1280, height=900) as page:
         page.wait_for("document.readyState === 'complete'")
         shown = (
             "[...document.querySelectorAll('#runs tbody tr')].filter((one) => !one.hidden).length"
@@ -304,13 +308,13 @@ def test_rows_are_filtered_while_typing_and_sorted_by_keyboard(lab: Lab, browser
 
 
 @pytest.mark.thorough
-def test_eight_tabs_follow_a_run(lab: Lab, browser: Chromium) -> None:
+def test_eight_tabs_follow_a_run(runs: ServedRuns, browser: Chromium) -> None:
     with contextlib.ExitStack() as stack:
-        pages = [stack.enter_context(browser.open(lab.site.address, width=1280)) for _ in range(8)]
+        pages = [stack.enter_context(browser.open(runs.site.address, width=1280)) for _ in range(8)]
         for page in pages:
             page.call("Page.bringToFront")
             page.wait_for("document.visibilityState === 'visible'")
-        take_turn(lab.root / "live", 88)
+        take_turn(runs.root / "live", 88)
         for page in pages:
             page.call("Page.bringToFront")
             page.wait_for("document.querySelector('#runs').textContent.includes('turn 88')")
@@ -318,9 +322,9 @@ def test_eight_tabs_follow_a_run(lab: Lab, browser: Chromium) -> None:
 
 
 @pytest.mark.thorough
-def test_open_folds_and_focus_survive_a_change(lab: Lab, browser: Chromium) -> None:
+def test_open_folds_and_focus_survive_a_change(runs: ServedRuns, browser: Chromium) -> None:
     fold = "<details><summary>Why</summary><a href=x>x</a></details>"
-    with browser.open(lab.site.address, width=1280) as page:
+    with browser.open(runs.site.address, width=1280) as page:
         page.wait_for("document.readyState === 'complete'")
         other = "<details><summary>Other</summary></details>"
         change = f"apply(`<section id=summary>{fold}{other}</section>`)"

@@ -334,7 +334,7 @@ class AgentProcess:
     def _is_busy(self) -> bool:
         """True if the program cannot receive a message now."""
         dialogue = self.dialogue
-        is_leaving = dialogue.trouble is not None or self._leave_by < math.inf
+        is_leaving = dialogue.turn_error is not None or self._leave_by < math.inf
         return is_leaving or dialogue.is_working or not dialogue.is_confirmed
 
     def _send_next(self, now: float) -> None:
@@ -415,8 +415,8 @@ class AgentProcess:
             message = f"the program was silent for {silence_s:.0f} s within a turn"
             raise ProgramError("stall", message)
         if now >= self._leave_by:
-            raise dialogue.trouble or _Left
-        if dialogue.trouble is not None or not (self._is_busy or self._takes_more):
+            raise dialogue.turn_error or _Left
+        if dialogue.turn_error is not None or not (self._is_busy or self._takes_more):
             self._see_off(now)  # it may still be writing the turn to its transcript
         elif not self._is_busy:
             self._send_next(now)
@@ -440,8 +440,8 @@ class AgentProcess:
             ProgramError: The process ended within a turn, or never proved its conversation.
         """
         dialogue = self.dialogue
-        if dialogue.trouble is not None:
-            raise dialogue.trouble
+        if dialogue.turn_error is not None:
+            raise dialogue.turn_error
         if dialogue.is_confirmed and not dialogue.is_working:
             return
         now, is_unread = anyio.current_time(), self._conversation.has_unread_message

@@ -82,7 +82,7 @@ class Dialogue:
         is_working: Whether the process is within a turn, or has an unanswered message.
         is_budget_due: Whether the budget must be checked although no message was answered.
         is_usage_due: Whether a turn has ended since the program's own usage record was read.
-        trouble: Why the latest turn failed; None if it did not fail.
+        turn_error: Why the latest turn failed; None if it did not fail.
     """
 
     _books: Bookkeeping
@@ -105,7 +105,7 @@ class Dialogue:
     is_working: bool = attrs.field(default=False, init=False)
     is_budget_due: bool = attrs.field(default=False, init=False)
     is_usage_due: bool = attrs.field(default=False, init=False)
-    trouble: ProgramError | None = attrs.field(default=None, init=False)
+    turn_error: ProgramError | None = attrs.field(default=None, init=False)
 
     # -- messages to the program ------------------------------------------------------------
 
@@ -178,14 +178,14 @@ class Dialogue:
             ProgramError: As for :meth:`hear`; the first error.
         """
         self._silent_since = now
-        trouble: ProgramError | None = None
+        first: ProgramError | None = None
         for offset, report in reports:
             try:
                 self.hear(report, offset, now)
             except ProgramError as error:
-                trouble = trouble or error
-        if trouble is not None:
-            raise trouble
+                first = first or error
+        if first is not None:
+            raise first
 
     def hear(self, report: DriverReport, offset: int | None, now: float) -> None:
         """Process one report of the program.
@@ -322,7 +322,7 @@ class Dialogue:
             self._books.note_provider(is_awaited=False)
         else:
             text = str(data.get("text") or "the turn failed")
-            self.trouble = self.last_error or ProgramError("model", text)
+            self.turn_error = self.last_error or ProgramError("model", text)
 
     # -- interpretation ---------------------------------------------------------------------
 

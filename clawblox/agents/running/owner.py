@@ -275,8 +275,8 @@ class Owner:
         while True:
             try:
                 following = await self._attempt_once(setup, message)
-            except ProgramError as trouble:
-                following = await self._recover(trouble)
+            except ProgramError as error:
+                following = await self._recover(error)
             message = following or await self._wait_for_message()
 
     async def _serve(self, service: Service) -> None:
@@ -354,7 +354,7 @@ class Owner:
         facts = {"status": status, "exit_code": self._exit_code, **error}
         self.books.emit("process.exited", facts)
 
-    async def _recover(self, trouble: ProgramError) -> Message | None:
+    async def _recover(self, error: ProgramError) -> Message | None:
         """Wait, then return the first message to the next process; None if all are answered.
 
         Raises:
@@ -362,30 +362,30 @@ class Owner:
         """
         attempt = self._attempt
         assert attempt is not None
-        await self._find_reset(trouble)
-        is_hopeless = not self.books.is_confirmed or trouble.kind in FATAL_KINDS
+        await self._find_reset(error)
+        is_hopeless = not self.books.is_confirmed or error.kind in FATAL_KINDS
         before = None if is_hopeless else self._restarts.take(anyio.current_time())
         if before is None:
-            raise trouble
+            raise error
         with anyio.CancelScope(shield=True):
             await self._end_attempt(Grace(_FAILED_GRACE_S))
-        self._note_exit("restarting", error=trouble.message)
-        self.books.note_provider(is_awaited=trouble.kind in BUSY_KINDS)
+        self._note_exit("restarting", error=error.message)
+        self.books.note_provider(is_awaited=error.kind in BUSY_KINDS)
         await self.books.flush()
-        await anyio.sleep(retry_delay_s(trouble.kind, before))
+        await anyio.sleep(retry_delay_s(error.kind, before))
         nudge = Message(self._order.resume_text, is_nudge=True)
         return attempt.unanswered or (attempt.dialogue.message and nudge)
 
-    async def _find_reset(self, trouble: ProgramError) -> None:
+    async def _find_reset(self, error: ProgramError) -> None:
         """Search the disk for the end of a usage limit that the program's output did not name."""
         conversation_id = self.books.conversation_id
-        if trouble.kind != "limit" or trouble.retry_at is not None or conversation_id is None:
+        if error.kind != "limit" or error.retry_at is not None or conversation_id is None:
             return
         find = partial(self._order.driver.find_reset, self._order.directory, conversation_id)
         with suppress(OSError):
-            trouble.retry_at = await run_blocking(find)
-        if (resets_at := trouble.retry_at) is not None:
-            self.books.emit("limit", report_limit("usage", trouble.message, resets_at).data)
+            error.retry_at = await run_blocking(find)
+        if (resets_at := error.retry_at) is not None:
+            self.books.emit("limit", report_limit("usage", error.message, resets_at).data)
 
     async def _wait_for_message(self) -> Message:
         """Wait, between two processes, until a message is due."""

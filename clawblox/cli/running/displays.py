@@ -150,7 +150,7 @@ class Display:
 
     def warn(self, text: str) -> None:
         """Show a warning with the time; may be called from any thread."""
-        self.add(EventLine(format_utc(utc_now()), "", text, is_trouble=True))
+        self.add(EventLine(format_utc(utc_now()), "", text, needs_attention=True))
 
 
 class LiveLines(Display, Generic[Seen]):

@@ -266,7 +266,9 @@ class WatchedRuns(_Runs):
 
     def take_news(self, _now: Look) -> Iterable[EventLine]:
         """Return the changes since the last call; the first state is left to the table."""
-        news = [change for change in self._news if change.is_trouble or not self._is_first_shown]
+        news = [
+            change for change in self._news if change.needs_attention or not self._is_first_shown
+        ]
         self._news.clear()
         self._is_first_shown = False
         return news

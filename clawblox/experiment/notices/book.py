@@ -1,7 +1,7 @@
 """Determines from the lines of a journal which notices are due. Pure.
 
 An event is due once. Its line ``hook.called`` has keys that name the event, and later lines decide
-whether the same trouble is a new event: if an account has worked in between, its next limit is new,
+whether the same problem is a new event: if an account has worked in between, its next limit is new,
 and so is the next pause of a chain that has worked in between. A resume that only finds a pause is
 not an event.
 """

@@ -22,7 +22,7 @@ from clawblox.experiment.reading.record import read_experiment
 from clawblox.rundir.claims import claim_run
 from clawblox.system.files import digest_file
 from clawblox.team.pointer import read_pointer
-from tests.experiment.fakes import Trouble
+from tests.experiment.fakes import Fault
 from tests.experiment.harness import scripts
 from tests.experiment.test_async_experiment import Scene, run
 
@@ -212,7 +212,7 @@ async def test_generation_continued_from_an_archive_never_gets_new_agents(
         scripts.complete(scene.directory, generation, run_id=f"old-g{generation:03}")
     archive = await run_blocking(own_archive, scene, 3)
     scene.backend.archives.add(("r1", "old-g003", archive.name))
-    scene.backend.troubles["r1"] = [Trouble(50.0, "world")] * 4
+    scene.backend.faults["r1"] = [Fault(50.0, "world")] * 4
     outcome = await run(scene, flat_plan(scene), resume_from=archive)
     assert outcome.status == "failed"
     origins = [attempt.order.origin for attempt in scene.backend.attempts]

@@ -22,7 +22,7 @@ from clawblox.experiment.plan import AgentSpec, Plan
 from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.schedule.ports import Room
 from clawblox.experiment.tables.results import make_results
-from tests.experiment.fakes import Trouble, make_plan
+from tests.experiment.fakes import Fault, make_plan
 from tests.experiment.histories import ForkChain, History, PauseChains, RunScript
 
 GENERATIONS = 2
@@ -67,16 +67,16 @@ def record() -> tuple[Plan, Sequence[JournalLine]]:
         retry={"attempts": 1},
     ).but(agents=[AgentSpec("claude", name="Eko", sandbox=True)])
     history = History(plan, Callbacks(score))
-    deaths: list[Trouble | None] = [Trouble(50.0, "world"), Trouble(50.0, "agent")]
+    deaths: list[Fault | None] = [Fault(50.0, "world"), Fault(50.0, "agent")]
     scripts = [
         RunScript(
             happenings=[(2000.0, ForkChain("r1", 1, generations=2)), (2500.0, PauseChains("r2"))],
-            troubles={"r1": [Trouble(1000.0, "limit", 600.0)], "r3": [*deaths]},
+            faults={"r1": [Fault(1000.0, "limit", 600.0)], "r3": [*deaths]},
             kill_after=60,
             rooms={"r1": NODE, "r2": NODE},
         ),
         RunScript(
-            troubles={"r1-f1-1": [Trouble(1e9, "secret")], "r2": [Trouble(950.0, "world")]},
+            faults={"r1-f1-1": [Fault(1e9, "secret")], "r2": [Fault(950.0, "world")]},
             duration_s=1800.0,
             retries_failed=True,
             rooms={"r1": attrs.evolve(NODE, machine={"processor": "B"})},

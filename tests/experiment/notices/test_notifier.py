@@ -14,7 +14,7 @@ from clawblox.concurrency.threads import run_blocking
 from clawblox.experiment.history.journal import read_lines
 from clawblox.experiment.notices.notifier import Notifier
 from clawblox.experiment.plan import Plan
-from tests.experiment.fakes import Trouble
+from tests.experiment.fakes import Fault
 from tests.experiment.notices.test_delivery import serve
 from tests.experiment.test_async_experiment import Scene, run
 
@@ -96,7 +96,7 @@ async def test_end_of_some_chains_is_not_announced_as_the_end(scene: Told) -> No
 async def test_a_failed_chain_is_announced_at_once_and_the_end_with_failures_after_it(
     scene: Told,
 ) -> None:
-    scene.backend.troubles["r1"] = [Trouble(1.0, "world")]
+    scene.backend.faults["r1"] = [Fault(1.0, "world")]
     plan = scene.plan(repeats=2, retry={"attempts": 0})
     assert (await run(scene, plan)).status == "failed"
     first, last = scene.take()
@@ -108,7 +108,7 @@ async def test_a_failed_chain_is_announced_at_once_and_the_end_with_failures_aft
 
 
 async def test_the_only_chain_that_fails_is_announced_once(scene: Told) -> None:
-    scene.backend.troubles["r1"] = [Trouble(1.0, "world"), Trouble(1.0, "world")]
+    scene.backend.faults["r1"] = [Fault(1.0, "world"), Fault(1.0, "world")]
     plan = scene.plan(retry={"attempts": 0})
     await run(scene, plan)
     assert scene.events() == [("failure", "world", True)]
@@ -124,20 +124,20 @@ async def test_pending_notices_are_sent_together_before_the_experiment_closes(
 
     monkeypatch.setattr(Notifier, "run", wait)
     for name in ("r1", "r2"):
-        scene.backend.troubles[name] = [Trouble(1.0, "world")]
+        scene.backend.faults[name] = [Fault(1.0, "world")]
     await run(scene, scene.plan(repeats=2, retry={"attempts": 0}))
     (told,) = scene.take()
     assert (told["event"], [*told["chains"]], told["chain_count"]) == ("failure", ["r1", "r2"], 2)
 
 
 async def test_a_defect_is_announced_as_a_failure(scene: Told) -> None:
-    scene.backend.troubles["r1"] = [Trouble(0.0, "defect")] * 9
+    scene.backend.faults["r1"] = [Fault(0.0, "defect")] * 9
     assert (await run(scene, scene.plan())).status == "failed"
     assert {told["event"] for told in scene.take()} == {"failure"}
 
 
 async def test_pause_that_needs_a_person_is_announced_while_others_work(scene: Told) -> None:
-    scene.backend.troubles["r1"] = [Trouble(1e9, "secret"), Trouble(1e9, "secret")]
+    scene.backend.faults["r1"] = [Fault(1e9, "secret"), Fault(1e9, "secret")]
     await run(scene, scene.plan(repeats=2))
     (told,) = scene.take()
     assert (told["event"], told["reason"], told["running"]) == ("pause", "secret", True)
@@ -149,9 +149,9 @@ async def test_pause_that_needs_a_person_is_announced_while_others_work(scene: T
 async def test_a_limit_of_an_account_is_announced_once_until_the_account_has_worked(
     scene: Told,
 ) -> None:
-    tries = [Trouble(0.0, "limit", lasts=60.0)] * 3
-    again = [Trouble(10.0, "limit", lasts=60.0)]
-    scene.backend.troubles["r1"] = [Trouble(100.0, "limit", lasts=60.0), *tries, *again]
+    tries = [Fault(0.0, "limit", lasts=60.0)] * 3
+    again = [Fault(10.0, "limit", lasts=60.0)]
+    scene.backend.faults["r1"] = [Fault(100.0, "limit", lasts=60.0), *tries, *again]
     assert (await run(scene, scene.plan())).status == "done"
     types = [line.type for line in read_lines(scene.directory)]
     assert (types.count("account.limited"), types.count("account.cleared")) == (5, 2)
@@ -161,7 +161,7 @@ async def test_a_limit_of_an_account_is_announced_once_until_the_account_has_wor
 async def test_limit_that_ends_the_run_is_not_announced_again_by_a_resume(
     scene: Told,
 ) -> None:
-    scene.backend.troubles["r1"] = [Trouble(100.0, "limit", lasts=1e6)]
+    scene.backend.faults["r1"] = [Fault(100.0, "limit", lasts=1e6)]
     plan = scene.plan(retry={"longest_pause": 3600.0})
     assert (await run(scene, plan)).status == "paused"
     assert scene.events() == [("pause", "limit", True), ("pause", "limit", False)]
@@ -171,7 +171,7 @@ async def test_limit_that_ends_the_run_is_not_announced_again_by_a_resume(
 
 async def test_an_expired_login_is_announced_once(scene: Told) -> None:
     scene.backend.is_logged_in = False
-    scene.backend.troubles["r1"] = [Trouble(100.0, "auth")]
+    scene.backend.faults["r1"] = [Fault(100.0, "auth")]
     for told in ([("pause", "auth", True)], []):
         assert (await run(scene, scene.plan())).status == "paused"
         assert scene.events() == told
@@ -242,7 +242,7 @@ async def test_failed_hook_is_ignored_and_not_called_again(scene: Told) -> None:
 
 
 async def test_an_address_gets_names_and_the_reason_and_nothing_else(scene: Told) -> None:
-    scene.backend.troubles["r1"] = [Trouble(1.0, "world")]
+    scene.backend.faults["r1"] = [Fault(1.0, "world")]
     with serve() as (url, requests):
         await run(scene, scene.plan(retry={"attempts": 0}, on_failure=url))
     assert [json.loads(body) for _, _, body in requests] == [

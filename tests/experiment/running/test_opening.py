@@ -13,7 +13,7 @@ from clawblox.experiment.history.journal import read_lines
 from clawblox.experiment.plan import AgentSpec
 from clawblox.experiment.reading.record import read_experiment
 from clawblox.experiment.running import opening
-from tests.experiment.fakes import Trouble
+from tests.experiment.fakes import Fault
 from tests.experiment.harness import scripts
 from tests.experiment.test_async_experiment import Scene, run
 from tests.support.waiting import wait_until_async
@@ -114,8 +114,8 @@ async def test_concurrent_forks_have_different_names(scene: Scene) -> None:
 
 async def fail(scene: Scene, **changes: Any) -> None:
     """Run an experiment whose worlds do not start, until its chains have failed."""
-    troubles: list[Trouble | None] = [Trouble(0, "world")] * 2
-    scene.backend.troubles = {"r1": [*troubles], "opus-r1": [*troubles], "fable-r1": [*troubles]}
+    faults: list[Fault | None] = [Fault(0, "world")] * 2
+    scene.backend.faults = {"r1": [*faults], "opus-r1": [*faults], "fable-r1": [*faults]}
     outcome = await run(scene, scene.plan(retry={"attempts": 1}, **changes))
     assert outcome.status == "failed"
 
@@ -168,7 +168,7 @@ async def test_even_a_plan_that_never_worked_keeps_the_names_of_its_files(
 
 
 async def test_resume_cannot_amend_a_plan_that_has_worked(scene: Scene) -> None:
-    scene.backend.troubles = {"r1": [Trouble(1.0, "world"), Trouble(0, "world")]}
+    scene.backend.faults = {"r1": [Fault(1.0, "world"), Fault(0, "world")]}
     assert (await run(scene, scene.plan(retry={"attempts": 1}))).status == "failed"
     with pytest.raises(PlanChangedError):
         await run(scene, scene.plan(inherit={"workspace": False}))

@@ -13,7 +13,7 @@ from clawblox.experiment.schedule.accounts import Accounts
 from clawblox.experiment.schedule.pauses import PauseRequest
 from clawblox.experiment.schedule.scheduler import Scheduler
 from clawblox.system.clock import parse_utc
-from tests.experiment.fakes import ACCOUNT, Simulation, Trouble, check_history, make_plan
+from tests.experiment.fakes import ACCOUNT, Fault, Simulation, check_history, make_plan
 from tests.support.simulated_clock import SimulatedClock
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +23,7 @@ HOUR = 3600.0
 
 async def test_recorded_pause_lasts_as_long_as_the_limit_despite_probes() -> None:
     simulation = Simulation(make_plan(retry={"longest_pause": "1h"}))
-    simulation.backend.troubles["r1"] = [Trouble(0, "limit")] * 100
+    simulation.backend.faults["r1"] = [Fault(0, "limit")] * 100
     assert await simulation.run()
     assert simulation.scheduler.pauses["r1"].reason == "limit"
     assert simulation.clock.monotonic() == HOUR
@@ -45,7 +45,7 @@ async def test_limit_of_an_earlier_run_is_waited_for_unless_it_was_a_login(
 async def test_limit_end_in_the_past_is_ignored_so_probes_become_rarer() -> None:
     simulation = Simulation(make_plan(retry={"longest_pause": "1h"}))
     ends = (-3600.0, -1.0, 0.0, -3600.0, -1e6, -3600.0, -3600.0)
-    simulation.backend.troubles["r1"] = [Trouble(0, "limit", lasts=lasts) for lasts in ends]
+    simulation.backend.faults["r1"] = [Fault(0, "limit", lasts=lasts) for lasts in ends]
     assert await simulation.run()
     opened = [
         parse_utc(line.at) for line in simulation.journal.lines if line.type in ("opened", "paused")
@@ -64,15 +64,15 @@ async def test_limit_end_in_the_past_is_ignored_so_probes_become_rarer() -> None
 
 async def test_repeated_limit_ends_are_probed_at_most_once_a_minute() -> None:
     simulation = Simulation(make_plan(retry={"longest_pause": "10m"}))
-    simulation.backend.troubles["r1"] = [Trouble(0, "limit", lasts=2.0)] * 100
+    simulation.backend.faults["r1"] = [Fault(0, "limit", lasts=2.0)] * 100
     assert await simulation.run()
     assert simulation.types().count("opened") <= 12
 
 
 async def test_others_start_once_the_probing_chain_makes_progress() -> None:
     simulation = Simulation(make_plan(repeats=2))
-    limit = [Trouble(100.0, "limit", lasts=600.0)]
-    simulation.backend.troubles = {"r1": [*limit], "r2": [*limit]}
+    limit = [Fault(100.0, "limit", lasts=600.0)]
+    simulation.backend.faults = {"r1": [*limit], "r2": [*limit]}
     assert await simulation.run()
     check_history(simulation)
     lines = [line.type for line in simulation.journal.lines]
@@ -83,7 +83,7 @@ async def test_others_start_once_the_probing_chain_makes_progress() -> None:
 
 async def test_expired_login_is_not_probed_until_renewed() -> None:
     simulation = Simulation(make_plan(repeats=2))
-    simulation.backend.troubles = {"r1": [Trouble(1000.0, "auth")]}
+    simulation.backend.faults = {"r1": [Fault(1000.0, "auth")]}
     simulation.backend.is_logged_in = False
 
     async def log_in(_scheduler: Scheduler) -> None:
@@ -99,9 +99,9 @@ async def test_expired_login_is_not_probed_until_renewed() -> None:
 
 async def test_failed_probing_chain_lets_another_probe() -> None:
     simulation = Simulation(make_plan(repeats=2))
-    simulation.backend.troubles = {
-        "r1": [Trouble(100.0, "limit", lasts=600.0), Trouble(0, "world")],
-        "r2": [Trouble(100.0, "limit", lasts=600.0)],
+    simulation.backend.faults = {
+        "r1": [Fault(100.0, "limit", lasts=600.0), Fault(0, "world")],
+        "r2": [Fault(100.0, "limit", lasts=600.0)],
     }
     assert await simulation.run()
     check_history(simulation)
@@ -113,8 +113,8 @@ async def test_failed_probing_chain_lets_another_probe() -> None:
 async def test_paused_probing_chain_lets_another_probe() -> None:
     limits = {"worlds": 3, "min_free": 1000}
     simulation = Simulation(make_plan(repeats=3, limits=limits))
-    limit = [Trouble(100.0, "limit", lasts=600.0)]
-    simulation.backend.troubles = {"r1": [*limit], "r2": [*limit]}
+    limit = [Fault(100.0, "limit", lasts=600.0)]
+    simulation.backend.faults = {"r1": [*limit], "r2": [*limit]}
 
     async def fill_and_pause(scheduler: Scheduler) -> None:
         await simulation.clock.sleep_until(200.0)

@@ -1,4 +1,4 @@
-"""Ends of a generation: policies of the plan, and trouble during the save."""
+"""Ends of a generation: policies of the plan, and faults during the save."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clawblox.experiment.history.lines import JournalLine
 from clawblox.experiment.plan import AgentSpec
 from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.tables.rows import find_world_time, make_row
-from tests.experiment.fakes import Simulation, Trouble, check_history, make_plan
+from tests.experiment.fakes import Fault, Simulation, check_history, make_plan
 
 pytestmark = pytest.mark.anyio
 
@@ -48,14 +48,14 @@ async def test_first_ended_agent_ends_a_generation_only_if_any_agent_may(
     policy: str, reason: str
 ) -> None:
     simulation = pair(stop={"agents_ended": policy})
-    simulation.backend.troubles["r1"] = [Trouble(500.0, "ended")]
+    simulation.backend.faults["r1"] = [Fault(500.0, "ended")]
     assert await simulation.run()
     assert commit(simulation).data["ended_by"] == reason
 
 
 async def test_end_of_all_agents_does_not_end_a_generation_if_the_plan_says_never() -> None:
     simulation = Simulation(make_plan(stop={"agents_ended": "never"}))
-    simulation.backend.troubles["r1"] = [Trouble(500.0, "ended")]
+    simulation.backend.faults["r1"] = [Fault(500.0, "ended")]
     assert await simulation.run()
     assert commit(simulation).data["ended_by"] == "duration"
 
@@ -89,7 +89,7 @@ async def test_boundary_checkpoint_is_skipped_without_a_save_prompt() -> None:
 async def test_checkpoints_that_are_not_required_may_all_fail() -> None:
     policy = {"every": 900.0, "idle_wait": 0.0, "required": False}
     simulation = Simulation(make_plan(checkpoint=policy))
-    simulation.backend.troubles["r1"] = [Trouble(1e9, "full")]
+    simulation.backend.faults["r1"] = [Fault(1e9, "full")]
     assert await simulation.run()
     assert commit(simulation).data["ended_by"] == "duration"
     failed = [line for line in simulation.journal.lines if line.type == "checkpoint.failed"]
@@ -118,7 +118,7 @@ async def test_interrupted_generation_has_the_world_time_of_its_end(
 
 async def test_the_end_of_each_attempt_has_the_script_errors_of_its_world() -> None:
     simulation = Simulation(make_plan(retry={"delay": 0.0}))
-    simulation.backend.troubles["r1"] = [Trouble(500.0, "world")]
+    simulation.backend.faults["r1"] = [Fault(500.0, "world")]
     simulation.backend.has_errors = True
     assert await simulation.run()
     ends = [line for line in simulation.journal.lines if line.type in ("failed", "committed")]
@@ -128,12 +128,12 @@ async def test_the_end_of_each_attempt_has_the_script_errors_of_its_world() -> N
     assert (row.script_errors, row.last_script_error) == (1, ends[-1].attempt)
 
 
-# -- trouble ------------------------------------------------------------------------------------
+# -- faults -----------------------------------------------------------------------------------
 
 
 async def test_agent_failure_while_saving_does_not_fail_the_attempt() -> None:
     simulation = Simulation(make_plan(save={"before": 300.0, "full": True}))
-    simulation.backend.troubles["r1"] = [Trouble(SAVING_AT + 50.0, "agent")]
+    simulation.backend.faults["r1"] = [Fault(SAVING_AT + 50.0, "agent")]
     assert await simulation.run()
     commit(simulation)
     assert outcomes(simulation) == ["committed"]
@@ -145,7 +145,7 @@ async def test_save_prompt_is_repeated_after_a_failure_while_saving(
     kind: str, outcome: str
 ) -> None:
     simulation = Simulation(make_plan(save={"before": 300.0, "full": True}))
-    simulation.backend.troubles["r1"] = [Trouble(SAVING_AT + 50.0, kind, lasts=600.0)]
+    simulation.backend.faults["r1"] = [Fault(SAVING_AT + 50.0, kind, lasts=600.0)]
     assert await simulation.run()
     commit(simulation)
     assert outcomes(simulation) == [outcome, "committed"]
@@ -154,7 +154,7 @@ async def test_save_prompt_is_repeated_after_a_failure_while_saving(
 
 async def test_a_disk_that_is_full_at_the_start_pauses_everything() -> None:
     simulation = Simulation(make_plan(repeats=2, limits={"worlds": 1}))
-    simulation.backend.troubles["r1"] = [Trouble(0, "full")]
+    simulation.backend.faults["r1"] = [Fault(0, "full")]
     assert await simulation.run()
     assert outcomes(simulation) == ["paused"]
     assert simulation.scheduler.halted is not None
@@ -164,7 +164,7 @@ async def test_a_disk_that_is_full_at_the_start_pauses_everything() -> None:
 
 async def test_other_system_errors_fail_the_start() -> None:
     simulation = Simulation(make_plan())
-    simulation.backend.troubles["r1"] = [Trouble(0, "broken")]
+    simulation.backend.faults["r1"] = [Fault(0, "broken")]
     assert await simulation.run()
     failed = next(line for line in simulation.journal.lines if line.type == "failed")
     assert failed.data["cause"] == "start"
@@ -173,7 +173,7 @@ async def test_other_system_errors_fail_the_start() -> None:
 
 async def test_retry_starts_after_the_delay_in_the_plan() -> None:
     simulation = Simulation(make_plan(retry={"delay": 45.0}))
-    simulation.backend.troubles["r1"] = [Trouble(100.0, "world")]
+    simulation.backend.faults["r1"] = [Fault(100.0, "world")]
     assert await simulation.run()
     assert simulation.clock.monotonic() == 100.0 + 45.0 + 3600.0
     opened = next(line for line in simulation.journal.lines if line.type == "opened")

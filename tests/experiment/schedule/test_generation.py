@@ -9,7 +9,7 @@ import pytest
 from clawblox.agents.values import Usage
 from clawblox.experiment.history.machine import Finished, next_step
 from clawblox.experiment.schedule.callbacks import Callbacks
-from tests.experiment.fakes import Simulation, Trouble, check_history, make_plan
+from tests.experiment.fakes import Fault, Simulation, check_history, make_plan
 
 pytestmark = pytest.mark.anyio
 
@@ -32,7 +32,7 @@ async def test_a_generation_takes_its_steps_in_order() -> None:
 
 async def test_checkpoint_records_when_it_was_made_and_does_not_delay_the_end() -> None:
     simulation = Simulation(make_plan(checkpoint={"every": 1050.0, "idle_wait": 60.0}))
-    simulation.backend.troubles["r1"] = [Trouble(0.0, "busy")]
+    simulation.backend.faults["r1"] = [Fault(0.0, "busy")]
     assert await simulation.run()
     lines = [line for line in simulation.journal.lines if line.type == "checkpoint"]
     assert [line.data["elapsed_s"] for line in lines] == [1110.0, 2220.0, 3300.0, 3300.0, 3300.0]
@@ -42,7 +42,7 @@ async def test_checkpoint_records_when_it_was_made_and_does_not_delay_the_end() 
 
 async def test_checkpoint_time_excludes_the_wait_before_the_save() -> None:
     simulation = Simulation(make_plan(checkpoint={"every": 1050.0, "idle_wait": 60.0}))
-    simulation.backend.troubles["r1"] = [Trouble(0.0, "slow")]
+    simulation.backend.faults["r1"] = [Fault(0.0, "slow")]
     assert await simulation.run()
     lines = [line for line in simulation.journal.lines if line.type == "checkpoint"]
     assert {line.data["save_s"] for line in lines} == {7.0}
@@ -56,7 +56,7 @@ async def test_the_pointer_names_a_remaining_archive_before_the_oldest_is_remove
 
 async def test_the_pointer_follows_the_directory_of_a_failed_attempt() -> None:
     simulation = Simulation(make_plan())
-    simulation.backend.troubles["r1"] = [Trouble(2000.0, "world")]
+    simulation.backend.faults["r1"] = [Fault(2000.0, "world")]
     assert await simulation.run()
     assert simulation.backend.changes == ["renamed", "derived"]
 
@@ -130,8 +130,8 @@ async def test_attempt_continues_as_documented_after_each_line(
 
 async def test_failures_go_back_one_checkpoint_further_each_time() -> None:
     simulation = Simulation(make_plan())
-    deaths: list[Any] = [Trouble(2000.0, "world"), *[Trouble(1.0, "world")] * 3]
-    simulation.backend.troubles["r1"] = deaths
+    deaths: list[Any] = [Fault(2000.0, "world"), *[Fault(1.0, "world")] * 3]
+    simulation.backend.faults["r1"] = deaths
     assert await simulation.run()
     opened = [line.data["elapsed_s"] for line in simulation.journal.lines if line.type == "opened"]
     assert opened == [0.0, 1800.0, 900.0, 0.0]
@@ -140,14 +140,14 @@ async def test_failures_go_back_one_checkpoint_further_each_time() -> None:
 
 async def test_a_new_checkpoint_ends_the_count_of_failures() -> None:
     simulation = Simulation(make_plan(checkpoint={"every": 300.0, "idle_wait": 0.0}))
-    simulation.backend.troubles["r1"] = [Trouble(400.0, "world")] * 8
+    simulation.backend.faults["r1"] = [Fault(400.0, "world")] * 8
     assert await simulation.run()
     assert simulation.types()[-1] == "committed"
 
 
 async def test_a_limit_is_a_pause_and_work_continues_from_its_checkpoint() -> None:
     simulation = Simulation(make_plan())
-    simulation.backend.troubles["r1"] = [Trouble(1000.0, "limit", lasts=5000.0)]
+    simulation.backend.faults["r1"] = [Fault(1000.0, "limit", lasts=5000.0)]
     assert await simulation.run()
     paused = next(line for line in simulation.journal.lines if line.type == "paused")
     opened = [line for line in simulation.journal.lines if line.type == "opened"]
@@ -159,7 +159,7 @@ async def test_a_limit_is_a_pause_and_work_continues_from_its_checkpoint() -> No
 
 async def test_waiting_for_the_provider_is_not_active_time_and_becomes_a_pause() -> None:
     simulation = Simulation(make_plan())
-    simulation.backend.troubles["r1"] = [Trouble(1000.0, "waiting")]
+    simulation.backend.faults["r1"] = [Fault(1000.0, "waiting")]
     assert await simulation.run()
     paused = next(line for line in simulation.journal.lines if line.type == "paused")
     assert paused.data["elapsed_s"] == 1000.0
@@ -169,7 +169,7 @@ async def test_waiting_for_the_provider_is_not_active_time_and_becomes_a_pause()
 @pytest.mark.parametrize(("kind", "reason"), [("budget", "budget"), ("ended", "agents_ended")])
 async def test_agents_that_end_close_the_generation(kind: str, reason: str) -> None:
     simulation = Simulation(make_plan())
-    simulation.backend.troubles["r1"] = [Trouble(500.0, kind)]
+    simulation.backend.faults["r1"] = [Fault(500.0, kind)]
     assert await simulation.run()
     (line,) = [line for line in simulation.journal.lines if line.type == "committed"]
     assert line.data["ended_by"] == reason
@@ -178,7 +178,7 @@ async def test_agents_that_end_close_the_generation(kind: str, reason: str) -> N
 
 async def test_a_secret_at_the_boundary_pauses_the_chain_and_nothing_is_archived() -> None:
     simulation = Simulation(make_plan(repeats=2))
-    simulation.backend.troubles["r1"] = [Trouble(1e9, "secret")]
+    simulation.backend.faults["r1"] = [Fault(1e9, "secret")]
     assert await simulation.run()
     assert simulation.types()[-1] == "paused"
     assert not [archive for archive in simulation.backend.archives if archive[0] == "r1"]
@@ -188,7 +188,7 @@ async def test_a_secret_at_the_boundary_pauses_the_chain_and_nothing_is_archived
 
 async def test_three_failed_checkpoints_in_a_row_pause_the_chain() -> None:
     simulation = Simulation(make_plan())
-    simulation.backend.troubles["r1"] = [Trouble(1e9, "full")]
+    simulation.backend.faults["r1"] = [Fault(1e9, "full")]
     assert await simulation.run()
     paused = next(line for line in simulation.journal.lines if line.type == "paused")
     assert paused.data["reason"] == "checkpoint"
@@ -198,7 +198,7 @@ async def test_three_failed_checkpoints_in_a_row_pause_the_chain() -> None:
 
 async def test_failed_checkpoints_between_others_do_not_pause() -> None:
     simulation = Simulation(make_plan())
-    simulation.backend.troubles["r1"] = [Trouble(1e9, "shaky")]
+    simulation.backend.faults["r1"] = [Fault(1e9, "shaky")]
     assert await simulation.run()
     assert simulation.types()[-1] == "committed"
     assert simulation.types().count("checkpoint.failed") > 3
@@ -206,14 +206,14 @@ async def test_failed_checkpoints_between_others_do_not_pause() -> None:
 
 async def test_boundary_checkpoint_that_fails_once_is_repeated() -> None:
     simulation = Simulation(make_plan())
-    simulation.backend.troubles["r1"] = [Trouble(1e9, "flaky")]
+    simulation.backend.faults["r1"] = [Fault(1e9, "flaky")]
     assert await simulation.run()
     assert simulation.types() == [*STEPS[:6], "checkpoint.failed", *STEPS[6:], *WHOLE[-2:]]
 
 
 async def test_a_world_that_ends_while_it_is_saved_fails_the_attempt_and_is_retried() -> None:
     simulation = Simulation(make_plan())
-    simulation.backend.troubles["r1"] = [Trouble(1e9, "dead")]
+    simulation.backend.faults["r1"] = [Fault(1e9, "dead")]
     assert await simulation.run()
     failed = next(line for line in simulation.journal.lines if line.type == "failed")
     assert failed.data["cause"] == "world"
@@ -222,7 +222,7 @@ async def test_a_world_that_ends_while_it_is_saved_fails_the_attempt_and_is_retr
 
 async def test_a_defect_ends_one_attempt_and_is_reported() -> None:
     simulation = Simulation(make_plan(repeats=2))
-    simulation.backend.troubles["r1"] = [Trouble(0, "defect")]
+    simulation.backend.faults["r1"] = [Fault(0, "defect")]
     assert await simulation.run()
     failed = next(line for line in simulation.journal.lines if line.type == "failed")
     assert failed.data["cause"] == "defect"
@@ -271,7 +271,7 @@ async def test_the_stop_hook_closes_a_generation_and_is_switched_off_after_three
 
 async def test_spent_usage_is_the_sum_of_all_attempts() -> None:
     simulation = Simulation(make_plan())
-    simulation.backend.troubles["r1"] = [Trouble(1000.0, "world"), Trouble(500.0, "world")]
+    simulation.backend.faults["r1"] = [Fault(1000.0, "world"), Fault(500.0, "world")]
     assert await simulation.run()
     spent = [attempt.spent for attempt in simulation.state.chains["r1"].attempts]
     ledgers = simulation.backend.ledgers.values()

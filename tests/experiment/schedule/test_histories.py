@@ -20,7 +20,7 @@ from clawblox.experiment.schedule.callbacks import Callbacks
 from clawblox.experiment.schedule.ports import Room
 from clawblox.experiment.schedule.spending import Spending
 from clawblox.experiment.tables.results import make_results
-from tests.experiment.fakes import Trouble
+from tests.experiment.fakes import Fault
 from tests.experiment.histories import (
     FillDisk,
     ForkChain,
@@ -77,8 +77,8 @@ KINDS = (
     "waiting",
     "defect",
 )
-TROUBLES = st.builds(
-    Trouble,
+FAULTS = st.builds(
+    Fault,
     at=st.sampled_from([0.0, 1.0, 150.0, 1000.0, 2000.0, 3350.0]),
     kind=st.sampled_from(KINDS),
     lasts=st.sampled_from([None, 600.0, 10_000.0]),
@@ -104,7 +104,7 @@ HAPPENINGS: st.SearchStrategy[Happening] = st.one_of(
 RUNS = st.builds(
     RunScript,
     happenings=st.lists(st.tuples(SECONDS, HAPPENINGS), max_size=4),
-    troubles=st.dictionaries(NAMES, st.lists(st.none() | TROUBLES, max_size=5), max_size=3),
+    faults=st.dictionaries(NAMES, st.lists(st.none() | FAULTS, max_size=5), max_size=3),
     kill_after=st.none() | st.integers(0, 60),
     is_written=st.booleans(),
     full_after=st.none() | st.integers(1, 60),

@@ -23,7 +23,7 @@ from clawblox.experiment.schedule.ports import AgentFailed, AttemptError, Provid
 from clawblox.experiment.schedule.scheduler import Scheduler
 from clawblox.experiment.schedule.spending import Spending
 from clawblox.system.clock import parse_utc
-from tests.experiment.fakes import ACCOUNT, Simulation, Trouble, check_history, make_plan
+from tests.experiment.fakes import ACCOUNT, Fault, Simulation, check_history, make_plan
 
 pytestmark = pytest.mark.anyio
 
@@ -85,7 +85,7 @@ async def test_pause_at_the_moment_of_finding_room_opens_no_attempt(
 
 async def test_an_attempt_whose_node_is_lost_fails_and_another_continues() -> None:
     simulation = Simulation(make_plan())
-    simulation.backend.troubles["r1"] = [Trouble(1000.0, "node")]
+    simulation.backend.faults["r1"] = [Fault(1000.0, "node")]
     assert await simulation.run()
     (failed,) = (line for line in simulation.journal.lines if line.type == "failed")
     assert (failed.data["cause"], failed.data["text"]) == ("node", "the node n1 is lost")
@@ -232,7 +232,7 @@ async def test_wait_for_a_host_survives_a_killed_or_paused_resume() -> None:
 async def test_ended_attempt_is_not_awaited() -> None:
     simulation = Simulation(make_plan())
     simulation.backend.rooms["r1"] = NODE
-    simulation.backend.troubles["r1"] = [Trouble(1000.0, "limit", lasts=10**6)]
+    simulation.backend.faults["r1"] = [Fault(1000.0, "limit", lasts=10**6)]
     assert await simulation.run()
     assert simulation.types()[-1] == "paused"
     begun_at = simulation.clock.monotonic()
@@ -282,7 +282,7 @@ async def test_a_continuation_on_another_machine_is_noted(
 ) -> None:
     simulation = Simulation(make_plan())
     simulation.backend.rooms["r1"] = NODE
-    simulation.backend.troubles["r1"] = [Trouble(1000.0, "node"), Trouble(10.0, "node")]
+    simulation.backend.faults["r1"] = [Fault(1000.0, "node"), Fault(10.0, "node")]
 
     async def during(_scheduler: Scheduler) -> None:
         await simulation.clock.sleep_until(1001.0)
@@ -305,7 +305,7 @@ async def test_a_pause_for_an_expired_login_names_the_node_and_keeps_the_account
     for kind, named in (("auth", where), ("limit", "")):
         simulation = Simulation(make_plan(retry={"longest_pause": 10.0}))
         simulation.backend.rooms["r1"] = room
-        simulation.backend.troubles["r1"] = [Trouble(at, kind)]
+        simulation.backend.faults["r1"] = [Fault(at, kind)]
         assert await simulation.run()
         (paused,) = (line for line in simulation.journal.lines if line.type == "paused")
         assert (paused.data["text"], paused.data["account"]) == (f"Eko{named}: {kind}", ACCOUNT)

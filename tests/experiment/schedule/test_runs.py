@@ -8,7 +8,7 @@ import pytest
 
 from clawblox.experiment.plan import Plan
 from clawblox.experiment.schedule.callbacks import Callbacks
-from tests.experiment.fakes import Trouble, make_plan
+from tests.experiment.fakes import Fault, make_plan
 from tests.experiment.histories import History, RunScript
 
 pytestmark = pytest.mark.anyio
@@ -43,8 +43,8 @@ async def test_the_wall_time_of_a_killed_run_ends_with_its_last_line() -> None:
 
 async def test_usage_limit_met_by_an_earlier_run_is_waited_for() -> None:
     history = begin(retry={"longest_pause": "1h"})
-    limit: list[Trouble | None] = [Trouble(1000.0, "limit", lasts=9000.0)]
-    for script in (RunScript(troubles={"r1": limit}), CALM):
+    limit: list[Fault | None] = [Fault(1000.0, "limit", lasts=9000.0)]
+    for script in (RunScript(faults={"r1": limit}), CALM):
         outcome = await history.play(script)
         assert outcome is not None
         assert outcome.exit_status == 75

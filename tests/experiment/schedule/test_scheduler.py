@@ -15,7 +15,7 @@ from clawblox.experiment.plan import AgentSpec
 from clawblox.experiment.schedule.pauses import PauseRequest
 from clawblox.experiment.schedule.scheduler import Scheduler
 from clawblox.system.clock import parse_utc
-from tests.experiment.fakes import Simulation, Trouble, check_history, make_plan
+from tests.experiment.fakes import Fault, Simulation, check_history, make_plan
 
 pytestmark = pytest.mark.anyio
 
@@ -153,7 +153,7 @@ async def test_a_full_disk_stops_everything_and_the_same_call_continues() -> Non
 @pytest.mark.parametrize("cause", ["world", "agent"])
 async def test_failure_on_a_full_disk_is_a_pause(cause: str) -> None:
     simulation = Simulation(make_plan(limits={"min_free": None}))
-    simulation.backend.troubles["r1"] = [Trouble(1000.0, cause)]
+    simulation.backend.faults["r1"] = [Fault(1000.0, cause)]
     simulation.backend.free = 1000
     assert await simulation.run()
     assert statuses(simulation) == {"r1": "paused"}
@@ -166,11 +166,11 @@ async def test_failure_on_a_full_disk_is_a_pause(cause: str) -> None:
 
 async def test_the_end_of_a_limit_that_cannot_be_recorded_is_a_pause() -> None:
     simulation = Simulation(make_plan())
-    simulation.backend.troubles["r1"] = [Trouble(1000.0, "limit")]
+    simulation.backend.faults["r1"] = [Fault(1000.0, "limit")]
     assert await simulation.run()
     (cleared,) = [line for line in simulation.journal.lines if line.type == "account.cleared"]
     simulation = Simulation(make_plan())
-    simulation.backend.troubles["r1"] = [Trouble(1000.0, "limit")]
+    simulation.backend.faults["r1"] = [Fault(1000.0, "limit")]
     simulation.journal.fails_at = cleared.seq
     await simulation.run_until_full()
     assert simulation.scheduler.halted is not None
@@ -182,8 +182,8 @@ async def test_the_end_of_a_limit_that_cannot_be_recorded_is_a_pause() -> None:
 
 async def test_only_one_chain_probes_a_limit() -> None:
     simulation = Simulation(make_plan(repeats=3))
-    simulation.backend.troubles = {
-        name: [Trouble(1000.0, "limit"), Trouble(5.0, "limit") if name == "r1" else None]
+    simulation.backend.faults = {
+        name: [Fault(1000.0, "limit"), Fault(5.0, "limit") if name == "r1" else None]
         for name in ("r1", "r2", "r3")
     }
     assert await simulation.run()
@@ -199,7 +199,7 @@ async def test_only_one_chain_probes_a_limit() -> None:
 
 async def test_waits_between_limit_probes_grow() -> None:
     simulation = Simulation(make_plan())
-    simulation.backend.troubles["r1"] = [Trouble(0, "limit")] * 6
+    simulation.backend.faults["r1"] = [Fault(0, "limit")] * 6
     assert await simulation.run()
     paused = [parse_utc(line.at) for line in simulation.journal.lines if line.type == "paused"]
     opened = [parse_utc(line.at) for line in simulation.journal.lines if line.type == "opened"]
@@ -210,7 +210,7 @@ async def test_waits_between_limit_probes_grow() -> None:
 
 async def test_unlifted_limit_ends_the_run_and_keeps_the_chain_intact() -> None:
     simulation = Simulation(make_plan(retry={"longest_pause": "1h"}))
-    simulation.backend.troubles["r1"] = [Trouble(1000.0, "limit", lasts=86400.0)]
+    simulation.backend.faults["r1"] = [Fault(1000.0, "limit", lasts=86400.0)]
     assert await simulation.run()
     assert simulation.scheduler.pauses["r1"].reason == "limit"
     assert simulation.clock.monotonic() == 1000.0 + 3600.0
@@ -220,11 +220,11 @@ async def test_unlifted_limit_ends_the_run_and_keeps_the_chain_intact() -> None:
 
 async def test_expired_login_pauses_its_chains_and_ends_the_run_once_no_others_are_left() -> None:
     simulation = Simulation(make_plan(repeats=2, limits={"worlds": 2}))
-    simulation.backend.troubles = {"r1": [Trouble(1000.0, "auth")]}
+    simulation.backend.faults = {"r1": [Fault(1000.0, "auth")]}
     assert await simulation.run()
     assert statuses(simulation)["r2"] == "committed"
     simulation = Simulation(make_plan())
-    simulation.backend.troubles = {"r1": [Trouble(1000.0, "auth")]}
+    simulation.backend.faults = {"r1": [Fault(1000.0, "auth")]}
     simulation.backend.is_logged_in = False
     assert await simulation.run()
     assert simulation.scheduler.halted is not None
@@ -235,7 +235,7 @@ async def test_expired_login_pauses_its_chains_and_ends_the_run_once_no_others_a
 async def test_a_chain_that_fails_can_stop_all_others() -> None:
     plan = make_plan(repeats=2, retry={"attempts": 0, "on_failure": "stop_all"})
     simulation = Simulation(plan)
-    simulation.backend.troubles["r1"] = [Trouble(1000.0, "world")]
+    simulation.backend.faults["r1"] = [Fault(1000.0, "world")]
     assert await simulation.run()
     assert statuses(simulation) == {"r1": "failed", "r2": "paused"}
 
@@ -301,7 +301,7 @@ async def test_branches_run_in_parallel_only_in_sandboxes(sandbox: bool) -> None
 async def test_branch_that_fails_to_start_is_branched_again() -> None:
     simulation = Simulation(make_plan())
     await fork(simulation, 1, sandbox=True)
-    simulation.backend.troubles["r1-f1-1"] = [Trouble(10.0, "world"), None]
+    simulation.backend.faults["r1-f1-1"] = [Fault(10.0, "world"), None]
     assert await simulation.run()
     branches = [attempt.order for attempt in simulation.backend.attempts if attempt.order.branch]
     assert len(branches) == 2

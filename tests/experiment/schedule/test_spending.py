@@ -9,7 +9,7 @@ from clawblox.agents.values import Usage
 from clawblox.experiment.plan import AgentSpec
 from clawblox.experiment.plan.parts import Price
 from clawblox.experiment.schedule.spending import Cost, compute_cost, sum_costs
-from tests.experiment.fakes import Simulation, Trouble, check_history, make_plan
+from tests.experiment.fakes import Fault, Simulation, check_history, make_plan
 from tests.experiment.journals import used
 
 pytestmark = pytest.mark.anyio
@@ -74,7 +74,7 @@ async def test_prices_limit_the_cost_of_programs_that_report_none() -> None:
 
 async def test_lost_attempts_have_a_price_too() -> None:
     simulation = make_simulation(100.0)
-    simulation.backend.troubles["r1"] = [Trouble(1000.0, "world")]
+    simulation.backend.faults["r1"] = [Fault(1000.0, "world")]
     assert await simulation.run()
     check_history(simulation)
     spent = [

@@ -20,7 +20,7 @@ from tests.support.waiting import HANG_S, wait_until_async
 Body = Callable[[AsyncWorld, Batch[StartedWorld]], Awaitable[None]]
 
 
-class Interrupt(Exception):
+class BlockError(Exception):
     """An exception that ends the block of a world like any error of a program."""
 
 
@@ -37,8 +37,8 @@ async def interrupt(
             async with AsyncWorld(dir=directory) as world:
                 batch = await world.start_many(instances, run_dir=run, **options)
                 await body(world, batch)
-                raise Interrupt
-        except Interrupt:
+                raise BlockError
+        except BlockError:
             return batch
 
 
@@ -52,8 +52,8 @@ async def resume(
                 batch = await world.resume_all(run, **options)
                 await body(world, batch)
                 seen = await past(events)
-                raise Interrupt
-        except Interrupt:
+                raise BlockError
+        except BlockError:
             return batch, {one.subject: one for one in seen if one.kind == "resuming"}
 
 
@@ -99,7 +99,7 @@ def rewrite_records(run: Path, **changes: Any) -> None:
 
 
 __all__ = [
-    "Interrupt",
+    "BlockError",
     "edges",
     "find_record",
     "home",

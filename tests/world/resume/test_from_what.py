@@ -28,7 +28,7 @@ from tests.support.processes import marked_processes
 from tests.support.sockets import free_port, stranger_on
 from tests.support.worlds import ask, make_world
 from tests.world.resume.support import (
-    Interrupt,
+    BlockError,
     edges,
     find_record,
     home,
@@ -180,8 +180,8 @@ async def test_an_instance_without_a_save_starts_as_its_run_started(
         async with AsyncWorld(dir=directory) as world:
             (await world.fork(parent, 2, reseed=7, run_dir=run)).raise_if_failed()
             await world.save(instance="w001")
-            raise Interrupt
-    except Interrupt:
+            raise BlockError
+    except BlockError:
         pass
     begun = {name: run_of(run, name) for name in ("w000", "w001")}
     seeds: dict[str, str | None] = {}
@@ -334,8 +334,8 @@ async def test_a_single_instance_continues_with_its_options(tmp_path: Path, run:
             act(first.port, session, 3)
             saved = await world.save()
             await world.record_run(id="r001", status="running")
-            raise Interrupt
-    except Interrupt:
+            raise BlockError
+    except BlockError:
         pass
 
     async def observe(_world: AsyncWorld, batch: Batch[StartedWorld]) -> None:

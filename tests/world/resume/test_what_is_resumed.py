@@ -22,7 +22,7 @@ from tests.support.waiting import HANG_S, wait_until_async
 from tests.support.worlds import ask, make_world
 from tests.world.many.conftest import CROWD_OF
 from tests.world.resume.support import (
-    Interrupt,
+    BlockError,
     edges,
     find_record,
     home,
@@ -122,9 +122,9 @@ def test_a_failed_script_can_be_resumed_but_a_completed_one_cannot(
     tmp_path: Path, run: Path
 ) -> None:
     directory = make_world(tmp_path)
-    with contextlib.suppress(Interrupt), World(dir=directory) as world:
+    with contextlib.suppress(BlockError), World(dir=directory) as world:
         world.start_many(2, run_dir=run)
-        raise Interrupt
+        raise BlockError
     script = """
     world = World(dir=world_dir)
     tell(*world.resume_all(run_dir).done)
@@ -386,13 +386,13 @@ async def test_a_single_world_that_was_moved_continues_with_its_snapshot(
     tmp_path: Path, run: Path
 ) -> None:
     directory = make_world(tmp_path)
-    with contextlib.suppress(Interrupt):
+    with contextlib.suppress(BlockError):
         async with AsyncWorld(dir=directory) as world:
             await world.start(run_dir=run)
             first = await world.save()
             await world.stop()
             await world.start(run_dir=run, resume=first)
-            raise Interrupt
+            raise BlockError
     moved = run.rename(tmp_path / "moved")
     batch, origins = await resume(directory, moved)
     assert list(batch.done) == ["w000"]
