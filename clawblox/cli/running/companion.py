@@ -11,6 +11,7 @@ import anyio
 import attrs
 
 from clawblox.agents.async_agent import AsyncAgent
+from clawblox.agents.drivers import find_driver
 from clawblox.agents.events import AgentEventStream
 from clawblox.agents.layout import AgentDir
 from clawblox.agents.narration import narrate
@@ -164,8 +165,9 @@ class Companion:
             await self.crew.settle()
 
     def suggest_resume(self) -> str | None:
-        """Return a line with the command that continues the run; None without a checkpoint."""
-        if self.crew.latest is None:
+        """Return a line with the command that continues the run; None if no archive can."""
+        driver = find_driver(self._agent.driver)
+        if self.crew.latest is None or not driver.archives_conversation:
             return None
         archive = shorten_path(self.crew.latest.path)
         words = [*self.resume_words, *self._turn_words, "--resume", archive]

@@ -206,6 +206,8 @@ def test_any_program_can_be_an_agent_with_a_command_template(
     assert command.wait() == 0, command.err
     said = (made_run(command) / "agents" / "Eko" / "workspace" / "said").read_text()
     assert said.splitlines()[-1] == f"4711 {AUTO_CONTINUE}"
+    assert "Checkpoint: " in command.err
+    assert "with its agent:" not in command.err, "an archive has no conversation of this driver"
 
 
 @pytest.mark.thorough
