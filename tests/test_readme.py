@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,10 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 TIMEOUT_S = 60
+BOT = (
+    "clawblox run examples/marbles --agent command"
+    """ --agent-command '{"start": ["examples/bot.py", "{prompt}"]}' --max-turns 1\n"""
+)
 
 
 @pytest.mark.thorough
@@ -45,10 +50,27 @@ def test_every_block_of_the_readme_is_an_example_with_known_exceptions() -> None
     run = [example.code for example in examples.find_examples(ROOT / "README.md")]
     assert [block for block in blocks if block not in run] == [
         "clawblox run examples/marbles --agent claude --max-turns 20\n",
-        "clawblox experiment run experiment.toml\n",
+        BOT,
         "pip install '.[server,check]' && clawblox check examples/marbles restore\n",
         "python3 -m venv .venv && . .venv/bin/activate && pip install -e '.[test]' && pytest\n",
     ]
+
+
+def test_the_program_without_a_key_acts_in_its_world(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [
+            "/bin/sh",
+            "-c",
+            BOT.replace("run examples", f"run --port 0 --run-dir {tmp_path} examples"),
+        ],
+        cwd=ROOT,
+        env={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert run.returncode == 0, run.stderr
+    assert "5.0 s, " in (tmp_path / "agents" / "Eko" / "logs" / "agent.log").read_text()
 
 
 def test_the_readme_is_short_and_so_is_the_changelog() -> None:
