@@ -103,7 +103,7 @@ async def test_an_experiment_runs_and_leaves_readable_tables(scene: Scene) -> No
     assert record.results().rows() == read_experiment(scene.directory).results().rows()
 
 
-async def test_the_lines_of_a_record_are_those_of_its_state(
+async def test_the_lines_of_a_record_never_differ_from_its_state(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     apply, ahead = ExperimentState.apply, set()
@@ -127,7 +127,7 @@ async def test_leftover_processes_are_ended_when_an_experiment_is_opened(scene: 
     assert scene.backend.ends == [0, 1]
 
 
-async def test_rows_come_as_generations_are_committed(scene: Scene) -> None:
+async def test_rows_are_yielded_as_generations_are_committed(scene: Scene) -> None:
     async with scene.experiment(scene.plan()) as exp, anyio.create_task_group() as tasks:
         tasks.start_soon(scene.tick)
         seen = [(row.generation, row.status) async for row in exp.run()]
@@ -184,7 +184,7 @@ async def test_a_changed_plan_is_refused_field_by_field_and_accepted_by_name(sce
     assert (first.active_s, second.active_s) == (3300.0, 1500.0)
 
 
-async def test_a_generation_keeps_the_revision_of_the_plan_under_which_it_was_begun(
+async def test_a_generation_keeps_the_plan_revision_under_which_it_started(
     scene: Scene,
 ) -> None:
     async with scene.experiment(scene.plan(generations=3)) as exp, anyio.create_task_group() as t:
@@ -267,7 +267,7 @@ async def test_an_experiment_of_an_earlier_version_keeps_the_names_of_its_chains
     assert "naming = 1\n" in (scene.directory / "plan-1.toml").read_text()
 
 
-async def test_an_experiment_that_recorded_no_rules_keeps_the_labels_of_its_conditions(
+async def test_an_experiment_without_recorded_naming_rules_keeps_its_condition_labels(
     scene: Scene,
 ) -> None:
     push = Condition("push", {"agents.*.prompt": "Push it."})
@@ -279,7 +279,7 @@ async def test_an_experiment_that_recorded_no_rules_keeps_the_labels_of_its_cond
     assert row.labels == {"prompt": "Push it."}
 
 
-async def test_a_directory_that_was_moved_is_resumed_without_the_files_of_the_author(
+async def test_a_moved_directory_is_resumed_without_the_files_of_the_author(
     scene: Scene, tmp_path: Path
 ) -> None:
     prompt = tmp_path / "system.md"
@@ -301,7 +301,7 @@ async def test_pause_that_needs_a_person_ends_the_run_with_75_and_a_reason(scene
 
 
 @pytest.mark.parametrize("room", [1, 9])
-async def test_a_journal_that_cannot_be_written_ends_the_run_with_75_and_it_is_continued(
+async def test_a_run_whose_journal_cannot_be_written_ends_with_75_and_can_continue(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
     is_full = True
@@ -363,7 +363,7 @@ async def test_a_chain_that_failed_is_tried_again_only_on_request(scene: Scene) 
     assert (await run(scene, scene.plan(), retry_failed=True)).exit_status == 0
 
 
-async def test_hooks_get_events_and_rows_and_their_errors_end_nothing(scene: Scene) -> None:
+async def test_hooks_get_events_and_rows_and_their_errors_do_not_end_the_run(scene: Scene) -> None:
     kinds: list[str] = []
     errors: list[str] = []
     rows: list[int] = []
@@ -397,7 +397,7 @@ async def test_an_outcome_says_how_many_scores_failed(scene: Scene) -> None:
     assert str(outcome) == "done: 2 generations committed, 2 scores failed"
 
 
-async def test_a_run_with_other_hooks_is_reported(scene: Scene) -> None:
+async def test_a_run_with_changed_hooks_is_reported(scene: Scene) -> None:
     async def points(_end: Any) -> dict[str, float]:
         return {"points": 1.0}
 
@@ -463,7 +463,7 @@ async def test_removed_checkpoint_cannot_be_forked(scene: Scene) -> None:
             await exp.fork(gone, parallel=1)
 
 
-async def test_a_checkpoint_that_does_not_exist_is_refused_with_those_that_do(
+async def test_a_missing_checkpoint_is_refused_with_the_existing_checkpoints(
     scene: Scene,
 ) -> None:
     await run(scene, scene.plan(generations=1))
@@ -511,7 +511,7 @@ async def test_another_process_sees_live_facts_and_pauses_chains(scene: Scene) -
     assert await ask_experiment(scene.directory, "status") is None
 
 
-async def test_the_status_has_what_chains_wait_for_and_the_nodes_of_those_that_run(
+async def test_the_status_shows_why_chains_wait_and_on_which_nodes_others_run(
     scene: Scene,
 ) -> None:
     scene.backend.rooms = {name: Room(node="n1", lease_s=30.0) for name in ("r1", "r2")}

@@ -79,7 +79,7 @@ async def test_unawaited_run_does_not_block_the_end(scene: Scene) -> None:
     assert "session.begun" not in [line.type for line in read_experiment(scene.directory).lines]
 
 
-async def test_a_run_without_its_lease_ends_its_attempts_although_it_writes_no_line(
+async def test_a_run_without_its_lease_ends_its_attempts_even_if_it_writes_no_line(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(driver_lease, "LEASE_S", 0.4)
@@ -96,7 +96,7 @@ async def test_a_run_without_its_lease_ends_its_attempts_although_it_writes_no_l
         assert not scene.backend.open_now
 
 
-async def test_the_status_counts_an_attempt_that_a_killed_driver_has_left_on_a_node(
+async def test_the_status_counts_an_attempt_left_on_a_node_by_a_killed_driver(
     scene: Scene,
 ) -> None:
     scene.backend.rooms["r1"] = Room(node="n1", lease_s=30.0)

@@ -186,7 +186,7 @@ def mutate(lines: list[dict[str, Any]], rng: random.Random) -> list[dict[str, An
 
 
 @pytest.mark.parametrize("count", [12, pytest.param(1500, marks=pytest.mark.thorough)])
-def test_a_changed_journal_gives_an_error_of_its_line_or_is_read_and_touches_nothing_else(
+def test_a_changed_journal_is_read_or_refused_with_its_line_and_changes_no_other_file(
     tmp_path: Path, count: int
 ) -> None:
     scene = Scene(tmp_path)
@@ -206,7 +206,7 @@ def test_a_changed_journal_gives_an_error_of_its_line_or_is_read_and_touches_not
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(1500, marks=pytest.mark.thorough)])
-def test_a_journal_with_changed_bytes_is_refused_with_the_line_or_is_read(
+def test_a_journal_with_changed_bytes_is_read_or_refused_with_the_line(
     tmp_path: Path, count: int
 ) -> None:
     scene = Scene(tmp_path)
@@ -252,7 +252,7 @@ def test_name_that_leaves_the_directory_is_refused_with_its_line(
         *("chains/r1/runs/RUN", "chains/r1/runs/RUN/checkpoints", "chains/r1/runs/RUN/.clawblox"),
     ],
 )
-def test_an_experiment_with_a_link_in_place_of_a_directory_is_refused_and_nothing_moves(
+def test_an_experiment_with_a_link_in_place_of_a_directory_is_refused_without_moving_files(
     tmp_path: Path, place: str
 ) -> None:
     scene = Scene(tmp_path)
@@ -281,7 +281,7 @@ def test_journal_with_a_wrong_first_line_is_refused(
                 use()
 
 
-def test_model_other_than_a_text_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_model_that_is_not_a_string_is_refused_with_its_line(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     line = next(line for line in scene.lines if line["type"] == "working")
     line["data"]["agents"] = [{"name": "Eko", "model": ["opus"]}]  # a key of the table of prices

@@ -23,7 +23,7 @@ def test_the_prefix_of_a_run_is_found_in_its_name(prefix: str, generation: int) 
     assert layout.next_prefix(name) == safe_name(prefix)
 
 
-def test_a_name_with_a_stamp_is_a_prefix_as_a_whole() -> None:
+def test_a_whole_name_with_a_stamp_can_be_a_prefix() -> None:
     name = layout.attempt_name("exp", 1, stamp=STAMP)
     assert name == f"exp-g001-r{STAMP}"
     assert layout.next_prefix(name) == name
@@ -60,7 +60,7 @@ def test_name_without_an_index_means_the_first_agent() -> None:
     assert layout.agent_index("Eko") == 0
 
 
-def test_sessions_of_tmux_have_the_suffixes_of_their_runs() -> None:
+def test_tmux_sessions_have_the_suffixes_of_their_runs() -> None:
     name = layout.attempt_name("exp", 2, stamp=STAMP)
     assert layout.tmux_session("gen", name, "exp") == f"gen-g002-r{STAMP}"
     assert layout.tmux_session("gen", "exp-r1-g002", "exp") == "gen-r1-g002"

@@ -155,7 +155,7 @@ def test_run_of_an_unfinished_attempt_is_kept(scene: Scene) -> None:
     assert scene.names() == []
 
 
-def test_nothing_behind_a_link_is_removed(scene: Scene, tmp_path: Path) -> None:
+def test_no_file_behind_a_link_is_removed(scene: Scene, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "file").touch()

@@ -164,7 +164,7 @@ def test_ctrl_c_saves_and_stops_and_the_same_script_continues(trial: Trial) -> N
     assert len(trial.attempts("r1", 1)) == 2
 
 
-def test_further_ctrl_c_end_everything_without_a_checkpoint(keys: None, tmp_path: Path) -> None:
+def test_further_ctrl_c_ends_everything_without_a_checkpoint(keys: None, tmp_path: Path) -> None:
     endless = {"checkpoint": {"idle_wait": 600.0}, "faults": {"turn_s": 600.0}}
     trial = Trial.make(tmp_path, agents=["Eko"], generations=1, **endless)
     script = run_script(trial, until="working")

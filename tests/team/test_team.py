@@ -171,7 +171,7 @@ async def test_a_team_acts_in_an_instance_that_was_started_with_options(scene: S
             assert world.instances == (other.name,)
 
 
-async def test_a_cancelled_start_leaves_nothing_running(scene: Scene) -> None:
+async def test_a_cancelled_start_leaves_no_process_running(scene: Scene) -> None:
     workspace = scene.run_dir / "agents" / "Moa" / "workspace"
     misbehave(workspace, dump=True, silent_at_start=True)
     with anyio.fail_after(HANG_S):

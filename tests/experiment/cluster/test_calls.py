@@ -369,7 +369,7 @@ async def pending():
         tasks.cancel_scope.cancel()
 
 
-async def test_nothing_is_sent_before_the_host_has_a_lease(pending):
+async def test_no_call_is_sent_before_the_host_has_a_lease(pending):
     pending.call("a")
     await anyio.wait_all_tasks_blocked()
     assert pending.handle.messages == []

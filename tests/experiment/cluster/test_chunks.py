@@ -208,7 +208,7 @@ async def test_failed_chunk_ends_the_other_chunk(place: Path) -> None:
     assert [*place.iterdir()] == []
 
 
-async def test_cancellations_of_asyncio_leave_nothing(place: Path, anyio_backend: str) -> None:
+async def test_asyncio_cancellation_leaves_no_file(place: Path, anyio_backend: str) -> None:
     if anyio_backend != "asyncio":
         return
     for steps in range(12):

@@ -122,7 +122,7 @@ def ip(*arguments: str) -> str:
     return subprocess.run(["ip", *arguments], check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def test_short_cut_is_survived_and_a_longer_one_ends_both_sides(
+def test_node_survives_a_short_cut_and_a_longer_cut_ends_both_sides(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trials, "PROGRAM", NAMESPACES + trials.PROGRAM)

@@ -30,7 +30,7 @@ def own_scratch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CLAWBLOX_SCRATCH", str(tmp_path))
 
 
-def test_hosts_may_unpack_the_same_world_at_once(tmp_path: Path) -> None:
+def test_hosts_can_unpack_the_same_world_at_the_same_time(tmp_path: Path) -> None:
     world, bundle = tmp_path / "world", tmp_path / "bundle"
     world.mkdir()
     (world / "world.toml").write_text("name = 'counter'")
@@ -48,7 +48,7 @@ def test_world_that_cannot_be_unpacked_is_reported(tmp_path: Path) -> None:
 @pytest.mark.thorough
 @pytest.mark.anyio
 @pytest.mark.parametrize("scene", ["nodes"], indirect=True)
-async def test_attempt_that_a_host_cannot_open_fails_for_its_reason(scene: Scene) -> None:
+async def test_attempt_fails_with_the_reason_if_its_host_cannot_open_it(scene: Scene) -> None:
     (await run_blocking(scratch.scratch_dir) / "worlds").symlink_to("nowhere")
     order = scene.order()
     await scene.prepare(order)

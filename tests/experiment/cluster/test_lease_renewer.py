@@ -61,7 +61,9 @@ def leased() -> Leased:
     return Leased()
 
 
-def test_renews_every_five_seconds_with_the_time_of_the_latest_answer(leased: Leased) -> None:
+def test_lease_is_renewed_every_five_seconds_with_the_time_of_the_latest_answer(
+    leased: Leased,
+) -> None:
     assert leased.run_due(1000) == 5
     leased.handle.renewals[0].set_result(70.0)
     assert leased.run_due(1004) == 1
@@ -83,7 +85,7 @@ def test_renewal_that_hangs_does_not_stop_the_next_one(leased: Leased) -> None:
     assert leased.renewer.bound == 1040
 
 
-def test_host_that_waits_for_room_is_asked_once_and_is_never_lost(leased: Leased) -> None:
+def test_host_waiting_for_room_is_asked_once_and_is_never_lost(leased: Leased) -> None:
     for now in range(1000, 5000, 5):
         assert leased.run_due(now) == 5
     assert leased.handle.tokens == [None]
@@ -93,14 +95,14 @@ def test_host_that_waits_for_room_is_asked_once_and_is_never_lost(leased: Leased
     assert leased.losses == []
 
 
-def test_first_renewal_that_was_lost_is_sent_again(leased: Leased) -> None:
+def test_lost_first_renewal_is_sent_again(leased: Leased) -> None:
     leased.run_due(1000)
     leased.handle.renewals[0].set_exception(CallLostError())
     leased.run_due(1005)
     assert leased.handle.tokens == [None, None]
 
 
-def test_first_renewal_that_an_engine_refused_is_sent_again(leased: Leased) -> None:
+def test_first_renewal_refused_by_an_engine_is_sent_again(leased: Leased) -> None:
     leased.handle.error = OSError("full")
     leased.run_due(1000)
     leased.handle.error = None

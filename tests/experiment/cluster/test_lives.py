@@ -160,7 +160,7 @@ def test_thirty_lost_hosts_take_no_further_action(tmp_path: Path, seen: Observer
 
 
 @pytest.mark.thorough
-def test_two_hosts_act_at_once_without_the_lease(
+def test_two_hosts_act_at_the_same_time_without_the_lease(
     tmp_path: Path, seen: Observer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trials, "PROGRAM", NO_LEASE + trials.PROGRAM)

@@ -134,7 +134,7 @@ def test_only_new_bytes_are_sent(sides: Sides) -> None:
     assert sides.poll() == []
 
 
-def test_a_log_that_is_cut_to_its_newer_half_and_grows_is_sent_again(sides: Sides) -> None:
+def test_a_log_that_grows_after_being_trimmed_is_sent_again(sides: Sides) -> None:
     """As ``logs.trim_file`` cuts: the file is longer again before the next poll."""
     path = sides.write(LOG, bytes(range(256)) * 100)
     sides.poll_all()
@@ -143,7 +143,9 @@ def test_a_log_that_is_cut_to_its_newer_half_and_grows_is_sent_again(sides: Side
 
 
 @pytest.mark.parametrize("offset", [0, 4095, 5904, 9999])
-def test_a_change_at_either_end_of_what_was_read_is_noticed(sides: Sides, offset: int) -> None:
+def test_a_change_at_either_end_of_the_bytes_already_read_is_noticed(
+    sides: Sides, offset: int
+) -> None:
     path = sides.write(LOG, bytes(10_000))
     sides.poll_all()
     content = bytearray(20_000)
@@ -152,7 +154,7 @@ def test_a_change_at_either_end_of_what_was_read_is_noticed(sides: Sides, offset
     sides.require_equal()
 
 
-def test_a_file_that_was_replaced_by_a_longer_one_is_sent_again(sides: Sides) -> None:
+def test_a_file_replaced_by_a_longer_file_is_sent_again(sides: Sides) -> None:
     path = sides.write(LOG, bytes(10_000))
     sides.poll_all()
     new = sides.node / "new"
@@ -225,7 +227,7 @@ def test_the_age_of_the_mirror_is_known(sides: Sides) -> None:
 
 
 @pytest.mark.parametrize("name", ["logs/link", "logs/pipe", "agents/out/events.jsonl"])
-def test_the_node_follows_no_link_and_waits_for_no_pipe(
+def test_the_node_does_not_follow_links_or_wait_for_pipes(
     sides: Sides, tmp_path: Path, name: str
 ) -> None:
     (tmp_path / "out").mkdir()
@@ -286,7 +288,7 @@ def test_growth_with_a_wrong_offset_or_size_is_refused(sides: Sides, growth: Fil
     assert sides.contents(sides.driver) == {"logs/x": b"abc"}
 
 
-def test_a_poll_is_limited_altogether(sides: Sides) -> None:
+def test_the_total_size_of_a_poll_is_limited(sides: Sides) -> None:
     half = bytes(POLL_BYTES // 2)
     growths = [FileGrowth(f"logs/{name}", 0, half, b"") for name in "abc"]
     sides.mirror.apply(growths[:2])

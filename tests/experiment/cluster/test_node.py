@@ -34,7 +34,7 @@ def ask_process(*prefix: str, **env: str) -> dict[str, object]:
     return facts
 
 
-def test_the_facts_of_a_machine_are_texts() -> None:
+def test_the_facts_of_a_machine_are_strings() -> None:
     facts = machine_facts()
     assert [*facts] == ["processor", "libc", "python"]
     assert facts["processor"].startswith(f"{platform.machine()} ")
@@ -51,7 +51,7 @@ def test_the_facts_of_a_machine_are_texts() -> None:
         (None, "unknown"),
     ],
 )
-def test_a_processor_has_the_name_that_its_kernel_gives(
+def test_a_processor_has_the_name_given_by_the_kernel(
     text: str | None, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node, "_CPUINFO", tmp_path / "cpuinfo")
@@ -61,7 +61,7 @@ def test_a_processor_has_the_name_that_its_kernel_gives(
 
 
 @pytest.mark.thorough
-def test_a_process_knows_its_niceness_and_how_its_cluster_is_secured() -> None:
+def test_a_process_knows_its_niceness_and_the_security_of_its_cluster() -> None:
     usual = ask_process(RAY_AUTH_MODE="disabled", RAY_USE_TLS="0")
     assert (usual["token"], usual["tls"]) == (False, False)
     secured = ask_process("nice", "-n", "7", RAY_AUTH_MODE="token", RAY_USE_TLS="1")
@@ -75,12 +75,12 @@ def test_a_machine_without_a_network_has_no_route_out() -> None:
     assert ask_process("unshare", "-n")["route_out"] is False
 
 
-def test_the_scratch_of_a_node_is_on_the_disk_of_temporary_files() -> None:
+def test_the_scratch_directory_of_a_node_is_on_the_disk_for_temporary_files() -> None:
     free = describe_node()["scratch_bytes"]
     assert 0 < free <= shutil.disk_usage(tempfile.gettempdir()).total
 
 
-def test_a_cluster_without_its_extra_names_what_to_install(
+def test_the_error_for_a_missing_cluster_extra_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connecting, "find_missing", lambda extra: (extra,))
@@ -90,7 +90,7 @@ def test_a_cluster_without_its_extra_names_what_to_install(
     assert "pip install" in str(caught.value.hint)
 
 
-def test_a_cluster_is_one_of_ray_at_the_address_of_the_plan(
+def test_a_cluster_uses_ray_at_the_address_in_the_plan(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connecting, "find_missing", lambda _extra: ())

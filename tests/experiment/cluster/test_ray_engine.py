@@ -39,11 +39,11 @@ def play(
 
 
 @pytest.mark.parametrize("scenario", sorted({*NAMES} - WITH_MORE_WORDS))
-def test_on_two_nodes(scenario: str, cluster: RayCluster) -> None:
+def test_scenario_succeeds_on_two_nodes(scenario: str, cluster: RayCluster) -> None:
     play(scenario, cluster)
 
 
-def test_stopped_head_blocks_no_caller(cluster: RayCluster) -> None:
+def test_stopped_head_does_not_block_callers(cluster: RayCluster) -> None:
     play("nobody_waits_for_a_head_that_is_stopped", cluster, str(cluster.head))
 
 

@@ -109,7 +109,7 @@ async def test_lost_answer_does_not_repeat_the_call(alone: Scene) -> None:
 
 
 @pytest.mark.thorough
-async def test_an_archive_that_arrives_damaged_is_no_checkpoint(alone: Scene) -> None:
+async def test_an_archive_that_arrives_damaged_is_not_a_checkpoint(alone: Scene) -> None:
     is_damaged = True
     times: list[float] = []
 
@@ -158,7 +158,7 @@ async def test_hostile_names_from_a_node_are_refused(alone: Scene, name: str) ->
 
 
 @pytest.mark.thorough
-async def test_another_version_on_a_node_is_named(
+async def test_the_error_names_a_different_version_on_a_node(
     alone: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = await run_blocking(remote_backend.describe_node)

@@ -147,7 +147,9 @@ def test_a_larger_directory_is_refused_before_it_is_packed(source: Path) -> None
             list_tree(source, limits)
 
 
-def test_unpacking_replaces_nothing(source: Path, place: Path, bundle: Path) -> None:
+def test_unpacking_into_a_directory_with_files_is_refused(
+    source: Path, place: Path, bundle: Path
+) -> None:
     pack(source, bundle)
     (place / "new").mkdir()
     (place / "new" / "mine").touch()
@@ -189,7 +191,7 @@ def test_a_file_that_keeps_changing_is_absent(source: Path, bundle: Path) -> Non
     assert packed(source, bundle, change) == {"steady": b"b"}
 
 
-def test_a_file_that_keeps_growing_is_cut_where_it_ended(source: Path, bundle: Path) -> None:
+def test_a_file_that_keeps_growing_is_cut_at_a_size_it_had(source: Path, bundle: Path) -> None:
     def change(_: int) -> None:
         with (source / "growing").open("ab") as log:
             log.write(b"line\n")
@@ -284,7 +286,9 @@ def edit(root: Path, what: str, name: str, text: str) -> None:
 
 
 @given(st.lists(EDITS, max_size=30))
-def test_the_pulls_after_any_edits_equal_a_fresh_copy(edits: list[tuple[str, str, str]]) -> None:
+def test_the_result_of_pulls_after_any_edits_equals_a_fresh_copy(
+    edits: list[tuple[str, str, str]],
+) -> None:
     with TemporaryDirectory() as directory:
         source, target, bundle = (Path(directory, name) for name in ("source", "target", "bundle"))
         source.mkdir()
@@ -325,7 +329,7 @@ def test_a_file_that_may_change_in_the_same_tick_is_sent_again(
         assert difference(list_tree(source), list_tree(source)) == (changed, ())
 
 
-def test_a_change_that_hides_its_time_is_sent(source: Path) -> None:
+def test_a_change_that_keeps_the_modification_time_is_sent(source: Path) -> None:
     file = source / "file"
     file.write_text("aa")
     os.utime(file, ns=(7, 7))
@@ -380,7 +384,7 @@ def test_links_of_earlier_pulls_are_not_followed(place: Path, bundle: Path) -> N
     assert {path.name for path in target.iterdir()} == {"file", "link"}
 
 
-def test_each_file_is_old_or_new_wherever_a_pull_is_cut(place: Path, bundle: Path) -> None:
+def test_an_interrupted_pull_leaves_each_file_old_or_new(place: Path, bundle: Path) -> None:
     for number in range(1, 100):
         target = place / str(number)
         target.mkdir()

@@ -47,13 +47,13 @@ def test_the_first_line_with_the_variable_counts(text: str, value: str | None) -
     assert read_login({}) == ({} if value is None else {NAME: value})
 
 
-def test_the_environment_comes_before_the_file() -> None:
+def test_the_environment_takes_precedence_over_the_file() -> None:
     write(f"{NAME}={SECRET}")
     assert read_login({NAME: "own"}) == {}
     assert read_login({NAME: ""}) == {NAME: SECRET}
 
 
-def test_a_variable_names_another_file() -> None:
+def test_a_variable_can_name_another_file() -> None:
     write(f"{NAME}=usual")
     write(f"{NAME}={SECRET}", "keys")
     Path("link").symlink_to("keys")

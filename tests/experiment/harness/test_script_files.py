@@ -65,7 +65,7 @@ def test_the_next_run_is_named_as_the_scripts_name_it(chain_dir: Path) -> None:
     assert scripts.resume(chain_dir, 1).run_prefix == run_id
 
 
-def test_a_directory_that_was_moved_can_be_continued(chain_dir: Path, tmp_path: Path) -> None:
+def test_a_moved_directory_can_be_continued(chain_dir: Path, tmp_path: Path) -> None:
     scripts.complete(chain_dir, 1)
     moved = chain_dir.rename(tmp_path / "moved")
     (row,) = read_chain(moved, agents=1).generations[0].rows

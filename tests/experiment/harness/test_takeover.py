@@ -135,7 +135,7 @@ def leave_attempt(scene: Scene) -> None:
             journal.append(type_, data, About("r1", 2, "old-g002"))
 
 
-async def test_a_damaged_table_is_refused_and_left_as_it_is(scene: Scene) -> None:
+async def test_a_damaged_table_is_refused_and_left_unchanged(scene: Scene) -> None:
     scripts.begin(scene.directory)
     table = scene.directory / "generation_chain.csv"
     table.write_text(table.read_text() + "nonsense\n")
@@ -285,7 +285,7 @@ async def test_an_archive_of_agents_of_another_driver_is_refused(scene: Scene) -
     assert not read_lines(scene.directory)
 
 
-async def test_a_run_that_an_interrupted_script_left_half_done_is_set_aside(scene: Scene) -> None:
+async def test_a_run_left_incomplete_by_an_interrupted_script_is_set_aside(scene: Scene) -> None:
     scripts.begin(scene.directory)
     scripts.complete(scene.directory, 1, run_id="old-g001")
     (scene.directory / "runs" / "old-g002" / "agents").mkdir(parents=True)

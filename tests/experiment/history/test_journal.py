@@ -119,7 +119,7 @@ except RunLockedError as error:
 
 
 @pytest.mark.thorough
-def test_a_second_process_is_refused_and_can_read(tmp_path: Path) -> None:
+def test_a_second_process_can_read_but_not_write(tmp_path: Path) -> None:
     write(tmp_path, 1)
     with Journal(tmp_path) as journal:
         words = [sys.executable, "-c", SECOND, tmp_path]
@@ -147,7 +147,7 @@ def test_a_second_process_is_refused_when_the_lock_file_was_removed_or_replaced(
         assert read_lines(tmp_path) == journal.lines
 
 
-def test_process_that_takes_all_files_ends_the_first(tmp_path: Path) -> None:
+def test_process_that_replaces_all_files_ends_the_first_process(tmp_path: Path) -> None:
     write(tmp_path, 1)
     path, lock = tmp_path / JOURNAL_NAME, tmp_path / ".clawblox" / "experiment.lock"
     with Journal(tmp_path) as first:
@@ -248,7 +248,7 @@ def test_full_disk_is_not_mistaken_for_another_writer(
         assert [line.type for line in read_lines(tmp_path)] == ["opened", "saved"]
 
 
-def test_a_full_disk_gives_up_the_reserve_for_the_last_lines(
+def test_reserve_is_released_for_the_last_lines_on_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reserve = tmp_path / ".clawblox" / "reserve"

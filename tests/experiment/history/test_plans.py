@@ -66,7 +66,7 @@ def test_world_and_programs_are_taken_from_the_current_plan(tmp_path: Path) -> N
     assert chain.plan.agents[0].binary == places[1] / "claude"
 
 
-def test_a_branch_that_is_added_is_a_chain_with_generations_of_its_own() -> None:
+def test_an_added_branch_is_a_chain_with_its_own_generations() -> None:
     journal = Journal()
     source = CheckpointRef(**journal.open("r1", 2).work().checkpoint())
     state = journal.state

@@ -36,7 +36,7 @@ def test_latest_score_decides_the_error() -> None:
 
 
 @pytest.mark.parametrize("value", [None, "3", True, math.nan, -math.inf, [1.0], 10**400])
-def test_a_recorded_value_that_is_no_number_is_left_out(value: Any) -> None:
+def test_a_recorded_value_that_is_not_a_number_is_left_out(value: Any) -> None:
     scores = Scores().merge({"scores": {"cubes": 1.0}}, "first")
     scores = scores.merge({"scores": {"cubes": value, "speed": 2.0}}, "second")
     assert scores.values == {"cubes": 1.0, "speed": 2.0}
@@ -73,7 +73,7 @@ def test_the_scores_of_a_generation_name_the_function_of_their_run() -> None:
     assert state.score_versions == {"cubes": VERSION, "speed": ""}
 
 
-def test_the_scores_of_an_attempt_that_was_lost_do_not_count() -> None:
+def test_the_scores_of_a_lost_attempt_do_not_count() -> None:
     journal = Journal()
     journal.open("r1", 1).work().write("scored", {"scores": {"cubes": 1.0}}).end("failed")
     journal.open("r1", 1).work().commit([])

@@ -106,7 +106,7 @@ async def test_branches_share_only_the_past_of_the_original(scene: Scene) -> Non
 
 @pytest.mark.needs("bwrap")
 @pytest.mark.thorough
-async def test_in_sandboxes_branches_and_their_original_run_at_the_same_time(scene: Scene) -> None:
+async def test_branches_in_sandboxes_run_at_the_same_time_as_their_original(scene: Scene) -> None:
     agents = [agent.but(sandbox=True) for agent in scene.plan.agents]
     scene.plan = scene.plan.but(agents=agents)
     await scene.prepare(scene.order())
@@ -131,7 +131,7 @@ async def test_in_sandboxes_branches_and_their_original_run_at_the_same_time(sce
 
 
 @pytest.mark.thorough
-async def test_without_a_sandbox_a_branch_waits_for_the_address_of_its_original(
+async def test_a_branch_without_a_sandbox_waits_for_the_address_of_its_original(
     alone: Scene,
 ) -> None:
     await alone.prepare(alone.order())

@@ -13,14 +13,14 @@ SECRET = "s3cret-s3cret"
 EKO = AgentSpec("claude", name="Eko", env=[TOKEN, "LANG"])
 
 
-def test_an_agent_gets_the_variables_that_the_plan_names_and_no_others() -> None:
+def test_an_agent_gets_only_the_variables_named_in_the_plan() -> None:
     credentials = Credentials({TOKEN: SECRET, "LANG": "C", "OTHER": "x"}, inherited={})
     assert credentials.env(EKO) == {TOKEN: SECRET, "LANG": "C"}
     assert credentials.secrets(EKO) == [SECRET]
     assert SECRET not in repr(credentials)
 
 
-def test_an_agent_gets_the_login_of_its_program_that_this_process_does_not_have() -> None:
+def test_an_agent_gets_the_login_of_its_program_if_this_process_lacks_it() -> None:
     eko, moa = AgentSpec("claude", name="Eko"), AgentSpec("codex", name="Moa")
     credentials = Credentials({TOKEN: SECRET, "OTHER": "x"}, inherited={})
     assert (credentials.env(eko), credentials.env(moa)) == ({TOKEN: SECRET}, {})
@@ -29,7 +29,7 @@ def test_an_agent_gets_the_login_of_its_program_that_this_process_does_not_have(
     assert Credentials({TOKEN: SECRET}, inherited={TOKEN: SECRET}).env(eko) == {}
 
 
-def test_a_secret_that_is_too_short_to_search_for_prevents_no_checkpoint() -> None:
+def test_a_secret_too_short_to_search_for_does_not_prevent_checkpoints() -> None:
     assert Credentials({TOKEN: "x", "LANG": "C"}, inherited={}).secrets(EKO) == []
 
 
@@ -52,7 +52,7 @@ def test_an_account_is_a_program_an_address_and_a_credential() -> None:
     assert strange.account(EKO) == "claude at ?"
 
 
-def test_other_values_of_a_variable_are_other_accounts() -> None:
+def test_different_values_of_a_variable_are_different_accounts() -> None:
     variables: dict[str, str] = {}
     credentials = Credentials(variables, inherited={})
     names = []

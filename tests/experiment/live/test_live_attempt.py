@@ -183,7 +183,7 @@ async def test_the_end_of_a_world_is_reported_with_its_log(alone: Scene) -> None
 
 @pytest.mark.thorough
 @looks_inside
-async def test_a_world_that_another_program_has_stopped_has_ended(alone: Scene) -> None:
+async def test_a_world_stopped_by_another_program_counts_as_ended(alone: Scene) -> None:
     await alone.prepare(alone.order())
     async with alone.open(alone.order()) as attempt:
         await attempt.start()
@@ -259,7 +259,7 @@ async def test_world_stopped_by_its_own_attempt_is_not_reported(alone: Scene) ->
 
 
 @pytest.mark.thorough
-async def test_the_script_errors_of_its_world_are_found_when_it_has_ended(
+async def test_script_errors_of_a_world_are_found_after_it_has_ended(
     alone: Scene, tmp_path: Path
 ) -> None:
     world = tmp_path / "engine"
@@ -477,7 +477,7 @@ async def test_checkpoint_of_a_failed_attempt_is_used_from_its_new_place(alone: 
 
 @pytest.mark.thorough
 @looks_inside
-async def test_files_with_names_of_any_kind_continue_with_their_agent(alone: Scene) -> None:
+async def test_files_with_unusual_names_are_restored_with_their_agent(alone: Scene) -> None:
     names = ("2026-06-22T18:59:24.log", "Foo::Bar.3pm", "dot.", "new\nline", "back\\slash")
     await alone.prepare(alone.order())
     async with alone.open(alone.order()) as attempt:
@@ -552,7 +552,7 @@ async def test_missing_requirements_are_reported_before_the_start(alone: Scene) 
 
 @pytest.mark.thorough
 @looks_inside
-async def test_a_hook_asks_for_agents_by_name(scene: Scene) -> None:
+async def test_a_hook_observes_agents_by_name(scene: Scene) -> None:
     await scene.prepare(scene.order())
     async with scene.open(scene.order()) as attempt:
         await attempt.start()
@@ -585,7 +585,7 @@ async def test_a_wait_for_the_provider_is_reported_and_counted(alone: Scene) -> 
 
 
 @pytest.mark.thorough
-async def test_a_conversation_that_is_missing_is_never_replaced_by_a_new_one(alone: Scene) -> None:
+async def test_a_missing_conversation_is_never_replaced_by_a_new_conversation(alone: Scene) -> None:
     await alone.prepare(alone.order())
     async with alone.open(alone.order()) as attempt:
         await attempt.start()
@@ -600,7 +600,7 @@ async def test_a_conversation_that_is_missing_is_never_replaced_by_a_new_one(alo
     assert raised.value.cause == "start"
 
 
-async def test_a_checkpoint_never_has_a_secret_of_the_plan(alone: Scene) -> None:
+async def test_a_checkpoint_never_contains_a_secret_of_the_plan(alone: Scene) -> None:
     name, value = "GAME_TOKEN", "a value that looks harmless"
     show = f"RUN printenv {name} > {{}}"
     spec = alone.plan.agents[0].but(env=[name], prompt=show.format("first.txt"))
@@ -625,7 +625,7 @@ async def test_a_checkpoint_never_has_a_secret_of_the_plan(alone: Scene) -> None
 
 
 @looks_inside
-async def test_a_cancelled_start_leaves_nothing_running(alone: Scene) -> None:
+async def test_a_cancelled_start_leaves_no_process_running(alone: Scene) -> None:
     await alone.prepare(alone.order(), slow_start=HANG_S)
     session = alone.agent_dirs()[0] / "world_session.txt"
     async with anyio.create_task_group() as tasks:

@@ -77,7 +77,7 @@ async def test_a_wrong_command_is_found_before_the_start(
     assert fault in await find_faults(plan, tmp_path)
 
 
-async def test_a_command_that_must_continue_needs_a_resume(tmp_path: Path) -> None:
+async def test_a_command_needs_a_resume_entry_if_its_agent_must_continue(tmp_path: Path) -> None:
     start = {"start": ["true", "{prompt}"]}
     key = "agents.Oni.command.resume: must be given, with session"
     quiet, loud = make_agent(start, **QUIET), make_agent(start)
@@ -91,7 +91,7 @@ async def test_a_command_that_must_continue_needs_a_resume(tmp_path: Path) -> No
         assert await find_faults(plan, tmp_path) == ""
 
 
-async def test_variables_and_prompts_that_no_start_accepts_are_found(tmp_path: Path) -> None:
+async def test_variables_and_prompts_that_would_prevent_a_start_are_found(tmp_path: Path) -> None:
     agent = make_agent({"start": ["true", "{prompt}"]}, env=["HOME"], **QUIET)
     plan = command_plan(tmp_path, agent)
     with pytest.raises(ConfigError, match=r"agents\.Oni\.env\.HOME: must be left out"):
@@ -104,7 +104,7 @@ async def test_variables_and_prompts_that_no_start_accepts_are_found(tmp_path: P
 # -- programs with a slash ------------------------------------------------------------------------
 
 
-async def test_a_program_is_in_the_directory_of_the_plan_or_in_the_template(
+async def test_a_program_is_searched_for_in_the_plan_directory_or_the_template(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_world(tmp_path)
@@ -221,7 +221,7 @@ async def test_recordings_need_zstandard_where_clawblox_writes_them(
         ("print('hello')", 'recorder = "world"', False),
     ],
 )
-def test_a_world_that_shows_no_recorder_is_noted(
+def test_a_world_without_a_visible_recorder_is_noted(
     tmp_path: Path, text: str, toml: str, *, is_noted: bool
 ) -> None:
     (tmp_path / "serve.py").write_text(text)
@@ -236,7 +236,7 @@ def test_a_world_that_shows_no_recorder_is_noted(
 # -- limits ---------------------------------------------------------------------------------------
 
 
-async def test_a_full_disk_is_a_fault_of_a_new_experiment_and_then_a_pause(tmp_path: Path) -> None:
+async def test_a_full_disk_is_a_fault_only_in_a_new_experiment(tmp_path: Path) -> None:
     agent = make_agent({"start": ["true", "{prompt}"]}, **QUIET)
     plan = command_plan(tmp_path, agent, limits={"min_free": 10**18})
     assert (await find_faults(plan, tmp_path)).startswith("limits.min_free: must be at most ")

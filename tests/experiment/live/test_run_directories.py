@@ -67,7 +67,7 @@ def test_a_missing_file_is_named(agent_dir: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("replace", REPLACED)
-def test_a_file_without_content_of_its_own_is_invalid(
+def test_a_file_that_is_empty_or_not_regular_is_invalid(
     agent_dir: Path, replace: Callable[[Path], object]
 ) -> None:
     (agent_dir / "world_session.txt").unlink()
@@ -110,7 +110,7 @@ def test_a_tree_of_any_depth_is_removed(agent_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [".", "runtime/python", "workspace", "sandbox-home/.local"])
-def test_nothing_behind_a_link_is_removed(agent_dir: Path, tmp_path: Path, at: str) -> None:
+def test_no_file_behind_a_link_is_removed(agent_dir: Path, tmp_path: Path, at: str) -> None:
     for name in PRUNED:
         (agent_dir / name).mkdir(parents=True)
     outside = tmp_path / "outside"
@@ -142,7 +142,7 @@ def test_a_run_that_was_never_made_needs_no_rename(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_other_run_is_replaced(tmp_path: Path) -> None:
+def test_set_aside_run_does_not_replace_another_run(tmp_path: Path) -> None:
     for name in ("exp-g001", "exp-g001.failed-S"):
         (tmp_path / "runs" / name).mkdir(parents=True)
     with pytest.raises(FileExistsError):

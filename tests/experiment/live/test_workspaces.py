@@ -219,7 +219,7 @@ def test_an_experiment_within_its_world_is_not_copied_into_itself(place: Place) 
     }
 
 
-def test_the_world_replaces_what_it_contains_and_nothing_else(place: Place) -> None:
+def test_the_world_replaces_only_the_files_that_it_contains(place: Place) -> None:
     write(place.world, "main.py", "data/map.json", text="new")
     write(place.previous, "world/main.py", "world/mine.py", "world/data/notes.md", text="old")
     workspace = place.inherit()
@@ -234,7 +234,7 @@ def test_the_world_replaces_what_it_contains_and_nothing_else(place: Place) -> N
 
 
 @pytest.mark.parametrize("name", ["world", "world/data"])
-def test_the_world_replaces_a_file_a_link_and_a_directory_of_its_names(
+def test_the_world_replaces_files_links_and_directories_with_its_names(
     place: Place, name: str
 ) -> None:
     write(place.world, "data/map.json", text="new")

@@ -92,7 +92,7 @@ def test_each_event_is_due_once_before_any_next_line(type_: LineType) -> None:
     assert book.take_due(journal.plans(plan)) == []
 
 
-def test_the_limits_of_a_run_that_a_person_has_stopped_are_not_due() -> None:
+def test_the_limits_of_a_run_stopped_by_a_person_are_not_due() -> None:
     for reason, count in (("stopped", 0), ("paused", 1)):
         journal = begin()
         waits = [{"reason": "dollars", "text": "spent", "chains": ["r1"]}]

@@ -41,7 +41,7 @@ anyio.run(run, scene, scene.plan())
     ("moment", "before", "after"),
     [("before", 0, 1), pytest.param("within", 1, 1, marks=pytest.mark.thorough)],
 )
-async def test_a_notice_around_which_its_process_was_killed_is_sent_once(
+async def test_a_notice_is_sent_once_if_its_process_is_killed_around_it(
     tmp_path: Path, moment: str, before: int, after: int
 ) -> None:
     words = [sys.executable, "-c", CHILD, str(tmp_path), moment]

@@ -107,7 +107,7 @@ async def test_a_failed_chain_is_announced_at_once_and_the_end_with_failures_aft
     assert scene.events() == []
 
 
-async def test_the_only_chain_that_fails_is_announced_once(scene: Told) -> None:
+async def test_failure_of_the_only_chain_is_announced_once(scene: Told) -> None:
     scene.backend.faults["r1"] = [Fault(1.0, "world"), Fault(1.0, "world")]
     plan = scene.plan(retry={"attempts": 0})
     await run(scene, plan)
@@ -241,7 +241,7 @@ async def test_failed_hook_is_ignored_and_not_called_again(scene: Told) -> None:
     assert failed == [{"hook": "on_done", "error": "it ended with status 1: no network"}]
 
 
-async def test_an_address_gets_names_and_the_reason_and_nothing_else(scene: Told) -> None:
+async def test_an_address_gets_only_names_and_the_reason(scene: Told) -> None:
     scene.backend.faults["r1"] = [Fault(1.0, "world")]
     with serve() as (url, requests):
         await run(scene, scene.plan(retry={"attempts": 0}, on_failure=url))
@@ -258,7 +258,7 @@ async def test_an_address_gets_names_and_the_reason_and_nothing_else(scene: Told
     ]
 
 
-async def test_an_experiment_with_notices_is_read_by_its_journal(scene: Told) -> None:
+async def test_the_call_of_a_hook_is_the_last_line_of_a_journal(scene: Told) -> None:
     await run(scene, scene.plan())
     types = [line.type for line in read_lines(scene.directory)]
     assert types[-2:] == ["session.ended", "hook.called"]

@@ -198,7 +198,7 @@ def test_moved_program_is_a_free_change_but_another_program_is_not() -> None:
 SWEPT = OLD.but(sweep={"agents.*.model": ["fable", "opus"]})
 
 
-def test_further_values_and_conditions_are_free() -> None:
+def test_additional_values_and_conditions_are_free_changes() -> None:
     longer = {"agents.*.model": ["fable", "opus", "haiku"]}
     changes = change(SWEPT, sweep=longer, conditions=[Condition("A", {"duration": 60})])
     assert {one.field: one.kind for one in changes} == {
@@ -207,7 +207,7 @@ def test_further_values_and_conditions_are_free() -> None:
     }
 
 
-def test_unused_value_is_not_a_change() -> None:
+def test_change_of_an_unused_value_is_ignored() -> None:
     assert change(SWEPT, agents=agents(model="unused")) == ()
 
 

@@ -80,7 +80,7 @@ def test_an_error_names_the_key_and_the_value(table: Any, message: str) -> None:
     assert str(caught.value).startswith(message)
 
 
-def test_the_refusal_of_a_client_says_what_to_do() -> None:
+def test_the_refusal_of_a_ray_client_address_says_what_to_do() -> None:
     with pytest.raises(ConfigError) as caught:
         Cluster(address="ray://head:10001")
     assert "run the experiment on a node" in str(caught.value.hint)

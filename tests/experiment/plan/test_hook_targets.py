@@ -60,7 +60,7 @@ def test_a_target_that_is_neither_a_command_nor_an_address_is_refused(target: An
         *("https://a.org:0/", "https://a.org:99999/", "https://ä.org", "https://a.org/\n"),
     ],
 )
-def test_an_address_outside_the_web_is_refused(address: str) -> None:
+def test_an_address_that_is_not_a_valid_web_url_is_refused(address: str) -> None:
     with pytest.raises(ConfigError, match="on_done: must be an address such as https://"):
         plan(address)
 

@@ -61,7 +61,7 @@ def test_short_words_depend_only_on_earlier_values(
     assert choose_words(path, values) == words
 
 
-def test_the_grid_and_its_labels() -> None:
+def test_chains_of_a_grid_have_names_labels_and_conditions() -> None:
     sweep = {"agents.Eko.model": MODELS, "agents.Moa.model": ["gpt-5"], "save": [False]}
     chains = plan(sweep=sweep).chains()
     assert [chain.name for chain in chains] == ["fable-gpt-no_save-r1", "opus-gpt-no_save-r1"]
@@ -149,7 +149,7 @@ def test_long_values_get_short_unique_names_and_readable_labels() -> None:
     assert chains[2].condition == {"agents.Eko.prompt": PUSHES[2]}
 
 
-def test_long_texts_without_letters_of_names_are_distinguished_by_a_digest() -> None:
+def test_long_texts_without_characters_for_names_are_distinguished_by_a_digest() -> None:
     first, second = "日本語" * 20, "中国話です " * 3
     words = [chain.name for chain in plan(sweep={"save.prompt": [first, second]}).chains()]
     again = [chain.name for chain in plan(sweep={"save.prompt": [second, first]}).chains()]
@@ -183,7 +183,7 @@ def test_long_tables_differ_by_a_digest_and_long_paths_by_their_last_step() -> N
     assert choose_words("agents.*.command", commands) == [*first, f"{first[0]}.2"]
 
 
-def test_hidden_signs_of_a_text_are_left_out_of_its_label() -> None:
+def test_invisible_characters_of_a_text_are_left_out_of_its_label() -> None:
     for text, start in (
         ("Zoë \U0001f469\u200d\U0001f52c", "Zoë \U0001f469\U0001f52c… "),
         ("a\x1b[2J\u202eb", "a[2Jb… "),

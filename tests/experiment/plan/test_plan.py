@@ -222,7 +222,7 @@ def test_limits_that_prevent_every_start_are_refused(limits: dict[str, object], 
         ("restart_window", "'max_restarts' counts within 600 s"),
     ],
 )
-def test_option_of_agents_that_plans_lack_is_refused_with_the_reason(
+def test_agent_option_that_plans_do_not_support_is_refused_with_the_reason(
     option: str, reason: str
 ) -> None:
     text = f'[world]\ndir = "w"\n[[agents]]\ndriver = "claude"\n{option} = "x"\n'
@@ -244,7 +244,7 @@ def test_restarts_silence_and_request_rate_of_agents_are_fields_of_plans() -> No
         Plan.loads(text.replace('"20m"', "0"))
 
 
-def test_options_that_plans_inherit_take_their_plain_forms() -> None:
+def test_options_inherited_by_plans_accept_durations_and_false() -> None:
     world = WorldSpec("w", health_timeout="2m", datastore=False)  # type: ignore[arg-type]
     assert (world.health_timeout, world.datastore) == (120.0, None)
     agent = AgentSpec("claude", model=False, binary=False)

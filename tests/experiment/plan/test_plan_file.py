@@ -52,7 +52,7 @@ EXAMPLE = """\
     """
 
 
-def test_a_file_is_the_plan_that_it_describes(tmp_path: Path) -> None:
+def test_loading_a_file_returns_the_plan_that_it_describes(tmp_path: Path) -> None:
     file = tmp_path / "exp.toml"
     file.write_text(textwrap.dedent(EXAMPLE))
     assert Plan.load(file) == Plan(

@@ -43,7 +43,7 @@ def test_a_smoke_run_sends_no_notices_and_waits_for_no_limit() -> None:
     assert [chain.name for chain in smoke.chains()] == ["r1"]
 
 
-def test_a_condition_that_sets_the_whole_save_keeps_all_but_its_time() -> None:
+def test_smoke_plan_shortens_only_the_saving_time_of_a_condition_with_a_save() -> None:
     save = {"prompt": "Write it down.", "before": "5m"}
     smoke = make_smoke_plan(plan(conditions=[Condition("A", {"save": save}), Condition("B")]))
     first, _ = smoke.chains()

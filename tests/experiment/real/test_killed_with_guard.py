@@ -29,7 +29,7 @@ def read_cookies(pids: set[int]) -> set[str]:
 
 
 @pytest.mark.thorough
-def test_a_resume_ends_the_world_and_the_agents_of_the_attempt_before(tmp_path: Path) -> None:
+def test_a_resume_ends_the_world_and_the_agents_of_the_killed_attempt(tmp_path: Path) -> None:
     saves = {"every": 0.4, "idle_quiet": 0.0, "idle_wait": 0.0}
     trial = Trial.make(tmp_path, generations=1, checkpoint=saves).with_prompt(DEAF_TOOL)
     program = trial.start()

@@ -159,7 +159,7 @@ async def test_a_moved_world_is_used_by_the_next_attempts(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"name": "other"}, {"layout": "flat"}, {"run_prefix": "x"}])
-async def test_even_a_plan_that_never_worked_keeps_the_names_of_its_files(
+async def test_files_of_a_plan_that_never_worked_cannot_be_renamed(
     scene: Scene, changes: dict[str, Any]
 ) -> None:
     await fail(scene)

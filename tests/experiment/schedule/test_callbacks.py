@@ -162,7 +162,7 @@ async def test_hooks_that_never_return_are_abandoned(monkeypatch: pytest.MonkeyP
             await hooks.stop(ATTEMPT)
 
 
-async def test_texts_of_hooks_can_be_stored() -> None:
+async def test_invalid_characters_in_texts_of_hooks_are_replaced() -> None:
     async def fail(_live: Any) -> Any:
         raise ValueError("half \ud800 of a pair")
 
@@ -217,7 +217,7 @@ async def test_an_async_function_in_a_lambda_or_an_object_sees_the_async_view() 
         assert await Callbacks(hook).score(ATTEMPT) == {"scores": {"seen": 4.0}}
 
 
-async def test_a_function_that_never_returns_is_left_behind(
+async def test_a_thread_function_that_never_returns_is_abandoned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     released, calls = threading.Event(), []

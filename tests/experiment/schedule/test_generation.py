@@ -128,7 +128,7 @@ async def test_attempt_continues_as_documented_after_each_line(
         assert sent == [simulation.plan.save.prompt]  # type: ignore[union-attr]
 
 
-async def test_failures_go_back_one_checkpoint_further_each_time() -> None:
+async def test_each_failure_goes_back_one_checkpoint_further() -> None:
     simulation = Simulation(make_plan())
     deaths: list[Any] = [Fault(2000.0, "world"), *[Fault(1.0, "world")] * 3]
     simulation.backend.faults["r1"] = deaths
@@ -138,7 +138,7 @@ async def test_failures_go_back_one_checkpoint_further_each_time() -> None:
     assert simulation.types()[-1] == "failed"
 
 
-async def test_a_new_checkpoint_ends_the_count_of_failures() -> None:
+async def test_a_new_checkpoint_resets_the_failure_count() -> None:
     simulation = Simulation(make_plan(checkpoint={"every": 300.0, "idle_wait": 0.0}))
     simulation.backend.faults["r1"] = [Fault(400.0, "world")] * 8
     assert await simulation.run()
@@ -176,7 +176,7 @@ async def test_agents_that_end_close_the_generation(kind: str, reason: str) -> N
     assert line.data["elapsed_s"] == 500.0
 
 
-async def test_a_secret_at_the_boundary_pauses_the_chain_and_nothing_is_archived() -> None:
+async def test_a_secret_at_the_boundary_pauses_the_chain_without_an_archive() -> None:
     simulation = Simulation(make_plan(repeats=2))
     simulation.backend.faults["r1"] = [Fault(1e9, "secret")]
     assert await simulation.run()

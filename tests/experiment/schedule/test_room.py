@@ -52,7 +52,7 @@ async def test_chain_without_room_opens_no_attempt() -> None:
     assert not simulation.backend.waiting
 
 
-async def test_a_pause_ends_the_wait_for_room_and_nothing_is_opened() -> None:
+async def test_a_pause_ends_the_wait_for_room_without_opening_an_attempt() -> None:
     simulation = Simulation(make_plan())
     simulation.backend.has_room = False
 

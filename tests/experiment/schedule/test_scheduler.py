@@ -87,7 +87,7 @@ async def test_spent_money_closes_running_generations_and_prevents_starts() -> N
     assert len([line for line in simulation.journal.lines if line.type == "opened"]) == 4
 
 
-async def test_attempts_with_budgets_above_the_money_do_not_start() -> None:
+async def test_attempts_with_budgets_above_the_remaining_money_do_not_start() -> None:
     agents = [AgentSpec("claude", name="Eko", budget={"usd": 0.5})]
     plan = make_plan(repeats=3, limits={"dollars": 1.1}).but(agents=agents)
     simulation = Simulation(plan)
@@ -97,7 +97,7 @@ async def test_attempts_with_budgets_above_the_money_do_not_start() -> None:
     assert simulation.scheduler.pauses["r3"].reason == "dollars"
 
 
-async def test_run_without_money_ends_at_its_start() -> None:
+async def test_run_without_money_ends_immediately() -> None:
     simulation = Simulation(make_plan(repeats=2, limits={"dollars": 0.3}))
     assert await simulation.run()
     assert simulation.scheduler.spending.ended_usd > 0.3

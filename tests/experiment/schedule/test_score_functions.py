@@ -146,7 +146,7 @@ def test_fault_in_an_imported_sibling_names_the_sibling(tmp_path: Path) -> None:
     "place",
     ["", "lib", "chains/r1/runs/exp-r1-g001/agents/Eko/workspace", "inputs/ab12-template/deep/er"],
 )
-def test_nothing_is_imported_from_the_directory_of_an_experiment(
+def test_no_module_is_imported_from_the_directory_of_an_experiment(
     tmp_path: Path, place: str
 ) -> None:
     write(tmp_path / "exp" / JOURNAL_NAME, "")
@@ -159,7 +159,7 @@ def test_nothing_is_imported_from_the_directory_of_an_experiment(
             load_score(f"{directory}/scores:gold")
 
 
-def test_nothing_is_imported_from_the_workspace_of_an_agent(tmp_path: Path) -> None:
+def test_no_module_is_imported_from_the_workspace_of_an_agent(tmp_path: Path) -> None:
     write(tmp_path / "run" / ".clawblox" / "manifest.json", "{}")
     workspace = tmp_path / "run" / "agents" / "Eko" / "workspace"
     write(workspace / "scores.py", "raise SystemExit('imported')")
@@ -167,7 +167,7 @@ def test_nothing_is_imported_from_the_workspace_of_an_agent(tmp_path: Path) -> N
         load_score(f"{workspace}/scores:gold")
 
 
-def test_a_function_has_the_name_that_its_author_gave_it(tmp_path: Path) -> None:
+def test_the_name_of_a_score_function_does_not_include_its_directory(tmp_path: Path) -> None:
     write(tmp_path / "a" / "scores.py", GOLD.format(number=3))
     write(tmp_path / "b" / "scores.py", GOLD.format(number=3))
     plans = [

@@ -45,7 +45,7 @@ def test_cost_of_unreported_turns_is_unknown() -> None:
     assert compute_cost(Usage(turns=1, cost_usd=0.0), None) == Cost(0.0)
 
 
-def test_an_agent_that_used_nothing_costs_nothing() -> None:
+def test_an_agent_without_usage_costs_zero() -> None:
     assert compute_cost(Usage(), None) == compute_cost(Usage(), PRICE) == Cost(0.0)
 
 
@@ -72,7 +72,7 @@ async def test_prices_limit_the_cost_of_programs_that_report_none() -> None:
     ]
 
 
-async def test_lost_attempts_have_a_price_too() -> None:
+async def test_lost_attempts_are_priced_too() -> None:
     simulation = make_simulation(100.0)
     simulation.backend.faults["r1"] = [Fault(1000.0, "world")]
     assert await simulation.run()

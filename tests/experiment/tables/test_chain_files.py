@@ -116,7 +116,7 @@ def test_the_table_has_a_quoted_row_for_each_agent(finished: Chain) -> None:
     assert len(lines) == 5
 
 
-def test_a_path_that_is_not_utf_8_has_its_own_bytes(tmp_path: Path) -> None:
+def test_a_path_that_is_not_utf_8_keeps_its_bytes(tmp_path: Path) -> None:
     chain = Chain(tmp_path / os.fsdecode(b"exp\xff"))
     chain.open(1, "exp-g001", None)
     chain.commit(1, "exp-g001")
@@ -181,7 +181,7 @@ def test_a_generation_has_the_duration_of_its_revision_of_the_plan(finished: Cha
     assert [row["tmux_session"] for row in rows][-3:] == ["gen-g002", "", ""]
 
 
-def test_a_generation_that_was_scored_again_has_the_run_with_its_files(chain: Chain) -> None:
+def test_a_generation_scored_again_names_the_run_with_its_files(chain: Chain) -> None:
     origin = {"chain": "r1", "attempt": "exp-g001", "file": "a.ckpt"}
     chain.open(1, "exp-g001-r20260622T185925Z", origin, phase="score")
     chain.commit(1, "exp-g001", attempt="exp-g001-r20260622T185925Z", files="exp-g001")
@@ -198,7 +198,7 @@ def test_an_agent_without_a_template_has_none_in_the_table(chain: Chain) -> None
     assert [row["template_in"] for row in chain.rows()] == ["", ""]
 
 
-def test_a_table_of_the_public_scripts_is_continued_and_stays_theirs(tmp_path: Path) -> None:
+def test_a_table_of_the_public_scripts_is_continued_with_its_rows_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "exp"
     scripts.begin(path)
     scripts.complete(path, 1, agents=("Eko", "Moa"))
@@ -233,7 +233,7 @@ def test_the_pointer_has_the_facts_of_the_latest_archive(chain: Chain) -> None:
     }
 
 
-def test_the_pointer_of_a_chain_of_several_is_relative(chain: Chain) -> None:
+def test_the_pointer_is_relative_in_an_experiment_of_several_chains(chain: Chain) -> None:
     chain.save(1, "exp-g001", "a.ckpt")
     chain.write("chains")
     pointer = json.loads(layout.pointer_path(chain.path).read_text())
@@ -261,7 +261,7 @@ def test_the_pointer_follows_a_moved_chain(chain: Chain, tmp_path: Path) -> None
     assert archive.is_file()
 
 
-def test_the_pointer_never_names_an_archive_that_is_gone(chain: Chain) -> None:
+def test_the_pointer_never_names_a_removed_archive(chain: Chain) -> None:
     first = chain.save(1, "exp-g001", "a.ckpt")
     second = chain.save(1, "exp-g001", "b.ckpt")
     chain.write()

@@ -40,7 +40,7 @@ def origins(table: list[dict[str, str]]) -> set[str]:
     return {row["template_in"] for row in table}
 
 
-async def test_chains_have_sessions_of_tmux_of_their_own(tmp_path: Path) -> None:
+async def test_each_chain_has_its_own_tmux_session(tmp_path: Path) -> None:
     plan, journal = make_plan(tmux="gen"), Journal()
     for chain in ("r1", "r2"):
         journal.open(chain, 1).commit([used(1)] * 2)
@@ -166,7 +166,7 @@ async def test_other_tasks_run_while_the_results_of_many_chains_are_made(tmp_pat
     assert results == make_results(journal.plans(plan))
 
 
-async def test_the_last_flush_waits_for_one_under_way_and_writes_what_that_has_not(
+async def test_the_last_flush_waits_for_a_running_flush_and_writes_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan, journal = make_plan(), Journal()
@@ -196,7 +196,7 @@ async def test_the_last_flush_waits_for_one_under_way_and_writes_what_that_has_n
     assert (tmp_path / "results.csv").exists()
 
 
-async def test_a_generation_inherits_what_an_attempt_has_left_that_another_has_scored(
+async def test_a_generation_inherits_workspaces_from_the_attempt_that_worked_not_that_scored(
     tmp_path: Path,
 ) -> None:
     plan, journal = make_plan(), Journal()

@@ -50,7 +50,7 @@ def test_estimate_matches_the_textbook() -> None:
     assert (low, high) == pytest.approx((-0.4374, 6.4374), abs=1e-3)
 
 
-def test_single_number_has_neither_error_nor_interval() -> None:
+def test_single_number_has_no_error_or_interval() -> None:
     found = estimate([5.0])
     assert (found.mean, found.standard_error, find_interval(found)) == (5.0, None, None)
     nothing = estimate([])

@@ -79,7 +79,7 @@ def test_swept_prompts_are_not_grouped_with_the_messages_of_branches() -> None:
     assert difference.by == {"prompt": "wait", "agents_prompt": "go"}
 
 
-def test_checkpoints_are_pairs_of_the_means_of_their_branches() -> None:
+def test_each_checkpoint_is_a_pair_of_the_means_of_its_branches() -> None:
     forks = Forks("r1", "r2")
     forks.fork("r1", {None: [1.0, 3.0], HINT: [4.0, 6.0]})
     forks.fork("r2", {None: [11.0], HINT: [15.0, 19.0]})
@@ -108,7 +108,7 @@ def test_unfinished_branches_are_not_paired() -> None:
     assert forks.results.differences("points") == []
 
 
-def test_a_later_fork_of_the_checkpoint_may_have_the_controls() -> None:
+def test_controls_may_come_from_a_later_fork_of_the_checkpoint() -> None:
     forks = Forks("r1")
     forks.fork("r1", {HINT: [5.0, 6.0]})
     forks.fork("r1", {None: [1.0, 1.0]})
@@ -116,7 +116,7 @@ def test_a_later_fork_of_the_checkpoint_may_have_the_controls() -> None:
     assert (difference.estimate.n, difference.estimate.mean) == (2, 4.5)
 
 
-def test_each_message_is_compared_and_each_group_with_its_own_controls() -> None:
+def test_each_message_of_a_group_is_compared_with_the_controls_of_the_group() -> None:
     sweep = {"agents.0.model": ["claude-fable-5", "claude-opus-4-8"]}
     forks = Forks("fable-r1", "opus-r1", sweep=sweep)
     for chain, control in (("fable-r1", 0.0), ("opus-r1", 10.0)):
@@ -133,7 +133,7 @@ def test_each_message_is_compared_and_each_group_with_its_own_controls() -> None
     assert forks.results.differences("points", by=["chain", "prompt"]) == []
 
 
-def test_generations_of_a_branch_are_one_pair_of_those_that_both_have() -> None:
+def test_generations_common_to_a_branch_and_its_control_are_a_single_pair() -> None:
     forks = Forks("r1")
     forks.fork("r1", {None: [1.0], HINT: [2.0]})
     for name, points in (("r1-f1-1", 3.0), ("r1-f1-2", 7.0)):
@@ -145,7 +145,7 @@ def test_generations_of_a_branch_are_one_pair_of_those_that_both_have() -> None:
     assert (difference.estimate.n, difference.control, difference.estimate.mean) == (1, 2.0, 2.5)
 
 
-def test_a_table_by_prompt_has_the_differences_below_and_others_have_none() -> None:
+def test_only_a_table_by_prompt_has_the_differences_below_it() -> None:
     forks = Forks("r1")
     forks.fork("r1", {None: [1.0, 2.0, 3.0], HINT: [3.0, 3.0, 7.0]})
     lines = forks.results.table(by="prompt", mean=["points"]).splitlines()
@@ -219,7 +219,7 @@ def swept() -> Results:
     return make_results(journal.plans(plan))
 
 
-def test_groups_have_the_same_values_of_several_columns() -> None:
+def test_rows_are_grouped_by_the_values_of_several_columns() -> None:
     found = swept().summary("points", by=["model", "workspace"])
     assert [(*one.by.values(), one.estimate.n, one.estimate.mean) for one in found] == [
         ("claude-fable-5", True, 1, 0.0),

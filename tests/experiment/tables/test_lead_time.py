@@ -12,7 +12,7 @@ def test_lead_time_without_a_measured_save_is_the_default() -> None:
     assert find_lead_time(make_plan(), journal.lines) == LeadTime(pause_s=None, lead_s=300)
 
 
-def test_the_lead_time_is_twice_that_of_a_pause_in_whole_minutes() -> None:
+def test_the_lead_time_is_twice_the_pause_time_in_whole_minutes() -> None:
     journal = Journal()
     attempt = journal.open("r1", 1).work()
     for save_s in (1.0, 40.0, 2.0):

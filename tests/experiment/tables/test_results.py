@@ -76,7 +76,7 @@ def rescored() -> Results:
     return make_results(journal.plans(plan))
 
 
-def test_tables_mark_scores_of_another_version_and_means_with_them() -> None:
+def test_tables_mark_scores_of_another_version_and_means_that_include_them() -> None:
     results = rescored()
     *rows, note = results.table().splitlines()
     assert [row.split()[-1] for row in rows] == ["CUBES", "9", "2*", "3*"]
@@ -105,7 +105,7 @@ def test_scores_are_plain_numbers_beside_their_versions() -> None:
     }
 
 
-def test_the_table_of_agents_shows_each_in_every_generation() -> None:
+def test_the_table_of_agents_shows_each_agent_in_every_generation() -> None:
     lines = [line.split() for line in swept().table(agents=True).splitlines()]
     heading = ["CHAIN", "GEN", "AGENT", "DRIVER", "MODEL", "STATUS", "TURNS"]
     assert lines[0] == [*heading, "OUTPUT", "TOKENS", "COST", "USD"]
@@ -114,7 +114,7 @@ def test_the_table_of_agents_shows_each_in_every_generation() -> None:
     assert len(lines) == 9
 
 
-def test_means_of_agents_are_by_their_own_model_not_by_that_of_their_chain() -> None:
+def test_means_of_agents_are_grouped_by_agent_model_not_by_chain_model() -> None:
     table = swept().table(by="model", mean=["output_tokens"], agents=True)
     assert [line.split()[:3] for line in table.splitlines()[1:]] == [
         ["claude-fable-5", "2", "200"],
@@ -137,9 +137,7 @@ def long_names() -> Results:
 
 @pytest.mark.parametrize("agents", [False, True])
 @pytest.mark.parametrize("by", [None, "chain", "model"])
-def test_a_table_fits_its_width_and_shows_the_more_the_wider_it_is(
-    by: str | None, agents: bool
-) -> None:
+def test_a_table_fits_its_width_and_shows_more_if_it_is_wider(by: str | None, agents: bool) -> None:
     results, columns = long_names(), 0
     for width in range(50, 191, 7):
         heading, *rows = results.table(by=by, agents=agents, width=width).splitlines()
@@ -150,12 +148,12 @@ def test_a_table_fits_its_width_and_shows_the_more_the_wider_it_is(
     assert heading == results.table(by=by, agents=agents).splitlines()[0]
 
 
-def test_means_by_a_yes_or_no_are_named_as_in_a_plan() -> None:
+def test_means_by_a_boolean_are_named_true_and_false() -> None:
     lines = long_names().table(by="workspace", mean=["cubes"]).splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["true", "false"]
 
 
-def test_means_are_those_of_complete_generations_by_a_label() -> None:
+def test_means_by_a_label_include_only_complete_generations() -> None:
     table = swept().table(by="model")
     assert [line.split()[:6] for line in table.splitlines()] == [
         ["MODEL", "N", "CUBES", "SE", "MEDIAN", "ACTIVE"],
@@ -164,7 +162,7 @@ def test_means_are_those_of_complete_generations_by_a_label() -> None:
     ]
 
 
-def test_means_without_a_group_are_those_of_all_complete_generations() -> None:
+def test_means_without_a_group_include_all_complete_generations() -> None:
     lines = swept().table(mean=["cubes"]).splitlines()
     assert [line.split() for line in lines] == [
         ["N", "CUBES", "SE", "MEDIAN"],
@@ -194,7 +192,7 @@ def test_an_unknown_column_is_refused(options: dict[str, Any], text: str) -> Non
     assert text in str(error.value)
 
 
-def test_a_series_has_the_scores_of_complete_generations_by_line() -> None:
+def test_a_series_has_the_scores_of_complete_generations_by_chain() -> None:
     assert swept().series("cubes", by="model") == {
         MODELS[0]: {"fable-r1": {1: 0.0}, "fable-r2": {1: 4.0}},
         MODELS[1]: {"opus-r1": {1: 2.0}},
@@ -231,7 +229,7 @@ def test_json_has_all_rows() -> None:
     assert document["rows"][0]["labels"] == {"model": MODELS[0]}
 
 
-def test_files_are_written_only_where_they_differ(tmp_path: Path) -> None:
+def test_files_are_written_only_if_they_differ(tmp_path: Path) -> None:
     results = swept()
     write_results(tmp_path, results)
     first = {name: (tmp_path / name).stat().st_ino for name in (ROWS_NAME, AGENTS_NAME)}

@@ -58,7 +58,7 @@ def test_a_committed_generation_has_the_facts_of_its_end() -> None:
     assert (row.experiment, row.repeat, row.seed, row.error) == ("panda", 1, None, "")
 
 
-def test_a_row_has_the_node_of_its_latest_attempt_and_how_the_machines_differed() -> None:
+def test_a_row_has_the_node_of_its_latest_attempt_and_all_machine_differences() -> None:
     journal = Journal()
     journal.open("r1", 1, host={"node": "n1"}).work().end("interrupted")
     journal.open("r1", 1, host={"node": "n2"}, differs="libc: b, before a").end("interrupted")
@@ -69,7 +69,7 @@ def test_a_row_has_the_node_of_its_latest_attempt_and_how_the_machines_differed(
     assert [(row.node, row.differs) for row in rows] == [("n3", differs), ("", "")]
 
 
-def test_a_row_has_the_script_errors_of_its_latest_attempt_and_agents_have_none() -> None:
+def test_a_row_has_script_errors_of_its_latest_attempt_but_agents_have_none() -> None:
     journal = Journal()
     first = {"count": 3, "last": "main.lua:2: no"}
     journal.open("r1", 1).work().end("failed", cause="world", text="halted", script_errors=first)
@@ -95,7 +95,7 @@ def test_agents_have_rows_with_their_own_usage() -> None:
     assert moa.workspace_out == f"chains/r1/runs/{attempt.name}/agents/a1/workspace"
 
 
-def test_a_generation_that_was_scored_by_another_attempt_has_the_versions_of_its_agents() -> None:
+def test_a_generation_scored_by_another_attempt_has_the_versions_of_its_agents() -> None:
     journal = Journal()
     worked = journal.open("r1", 1).work()
     end = worked.checkpoint("end")
@@ -152,7 +152,7 @@ def test_an_error_keeps_the_score_and_is_in_the_row() -> None:
     assert (row.scores, row.error, row.kept_scores) == ({"cubes": 4.0}, "KeyError: 'cubes'", ())
 
 
-def test_a_score_that_another_version_computed_elsewhere_is_kept_and_named() -> None:
+def test_a_score_of_an_earlier_function_version_is_kept_and_marked() -> None:
     journal = Journal()
     old, new = ({"name": "scores:points", "digest": digit * 64} for digit in "ab")
     journal.write("session.begun", {"hooks": {"score": old}})

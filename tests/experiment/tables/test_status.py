@@ -121,7 +121,7 @@ def test_a_chain_has_its_node_and_the_age_of_its_mirror(journal: Journal) -> Non
     assert [(chain.node, chain.mirror_age_s) for chain in chains] == [("n1", 7.0), ("", None)]
 
 
-def test_attempts_that_were_lost_are_counted_by_node(journal: Journal) -> None:
+def test_lost_attempts_are_counted_by_node(journal: Journal) -> None:
     for node, cause in (("n1", "node"), ("n2", "world"), ("n3", "node"), ("n1", "node")):
         host = {"node": node, "lease_s": 30.0, "bound_s": 31.0, "machine": {}}
         journal.open("r1", 1, host=host).work().end("failed", cause=cause, text="lost")
@@ -154,7 +154,7 @@ def test_a_chain_fails_when_its_retries_are_used_up(journal: Journal) -> None:
     assert (chain.cause, chain.reason, chain.remaining_s) == ("world", "died", 0.0)
 
 
-def test_a_chain_that_has_committed_everything_is_done(journal: Journal) -> None:
+def test_a_chain_that_has_committed_all_generations_is_done(journal: Journal) -> None:
     for number in (1, 2, 3):
         attempt = journal.open("r1", number).work()
         attempt.write(
@@ -237,7 +237,7 @@ def test_generations_before_the_first_of_a_chain_are_not_awaited(journal: Journa
     assert (status.counts, status.generations) == ({"committed": 1}, 1)
 
 
-def test_all_attempts_count_as_spent_and_the_running_one_too(journal: Journal) -> None:
+def test_all_attempts_count_as_spent_including_the_running_attempt(journal: Journal) -> None:
     journal.open("r1", 1).work().end("failed", USAGE, cause="world", text="died")
     journal.open("r1", 1).work()
     live = {"r1": LiveChain(spent=(used(1, 0.25),))}
