@@ -40,7 +40,7 @@ async def test_runs_are_repeated_until_a_save_contains_the_waiting_input(
     monkeypatch.setattr(input_timing, "_WAITING_S", 60.0)
     result = await check(tmp_path, "loses-pending")
     assert result.status == "failed"
-    assert "a save that was made while the input waited differs" in result.evidence
+    assert "a save made while the input waited differs" in result.evidence
 
 
 @pytest.mark.thorough

@@ -185,7 +185,7 @@ def mutate(lines: list[dict[str, Any]], rng: random.Random) -> list[dict[str, An
     return number(changed) if rng.random() < 0.9 else changed
 
 
-@pytest.mark.parametrize("count", [12, pytest.param(1500, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("count", [12, pytest.param(500, marks=pytest.mark.thorough)])
 def test_a_changed_journal_is_read_or_refused_with_its_line_and_changes_no_other_file(
     tmp_path: Path, count: int
 ) -> None:
@@ -205,7 +205,7 @@ def test_a_changed_journal_is_read_or_refused_with_its_line_and_changes_no_other
     assert not [error for error in refused if str(scene.directory) not in error]
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(1500, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("count", [100, pytest.param(500, marks=pytest.mark.thorough)])
 def test_a_journal_with_changed_bytes_is_read_or_refused_with_the_line(
     tmp_path: Path, count: int
 ) -> None:

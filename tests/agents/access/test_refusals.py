@@ -448,7 +448,7 @@ def test_arbitrary_bytes_never_reach_a_route_outside_the_policy(
 
 @pytest.mark.thorough
 @settings(
-    max_examples=2000,
+    max_examples=800,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(requests=st.lists(_REQUESTS, min_size=4, max_size=16))

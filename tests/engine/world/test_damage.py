@@ -67,7 +67,7 @@ end)
 """
 GONE = object()
 DAMAGE = (GONE, None, "x", -1, 7, 10**30, 1e308, 0.5, True, [], {}, [[]], [1, 2, 3])
-CASES = 60
+CASES = 1200
 """Number of cases, from several thousands."""
 
 Path_ = tuple[str | int, ...]
@@ -143,13 +143,8 @@ def all_cases(state: Any) -> list[tuple[Path_, Any]]:
 
 
 @pytest.mark.thorough
-def test_a_damaged_document_is_refused_or_runs(directory: Path, state: Any) -> None:
+def test_damaged_document_is_refused_or_runs(directory: Path, state: Any) -> None:
     run_deep(lambda: check_cases(directory, state, all_cases(state)[:CASES]))
-
-
-@pytest.mark.thorough
-def test_damaged_document_never_causes_an_engine_fault(directory: Path, state: Any) -> None:
-    run_deep(lambda: check_cases(directory, state, all_cases(state)[CASES : CASES + 2000]))
 
 
 @pytest.mark.thorough

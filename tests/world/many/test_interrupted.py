@@ -104,7 +104,7 @@ async def test_closing_a_world_ends_its_pending_starts(tmp_path: Path, run: Path
     errors: list[UsageError] = []
 
     async def start() -> None:
-        with pytest.raises(UsageError, match="closed meanwhile") as caught:
+        with pytest.raises(UsageError, match="closed in the meantime") as caught:
             await world.start_many(8, run_dir=run)
         errors.append(caught.value)
 
