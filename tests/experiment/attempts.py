@@ -43,7 +43,7 @@ class Scene:
     signals: list[Signal] = attrs.field(factory=list)
 
     def order(self, attempt_id: str = FIRST, **more: Any) -> AttemptOrder:
-        """Return an order for an attempt at the first generation."""
+        """Return the order for an attempt at the first generation."""
         return AttemptOrder(
             chain=self.plan.chains()[0], generation=1, attempt_id=attempt_id, **more
         )
@@ -53,11 +53,11 @@ class Scene:
         return self.backend.directory / "chains" / chain / "runs" / attempt_id
 
     def agent_dirs(self, attempt_id: str = FIRST, chain: str = "r1") -> list[Path]:
-        """Return the directories of its agents, in their order."""
+        """Return the directories of the attempt's agents in order."""
         return sorted((self.run_dir(attempt_id, chain) / "agents").iterdir())
 
     async def prepare(self, order: AttemptOrder, **faults: Any) -> None:
-        """Prepare an attempt, and switch faults of its agents on."""
+        """Prepare an attempt, and enable the faults of its agents."""
         await self.backend.prepare(order)
         for directory in self.agent_dirs(order.attempt_id):
             misbehave(directory / "workspace", **{"turn_s": 0.05, **faults})
@@ -66,7 +66,7 @@ class Scene:
     async def open(
         self, order: AttemptOrder, signals: list[Signal] | None = None
     ) -> AsyncIterator[Any]:
-        """Open an attempt where there is room for it; its signals are kept."""
+        """Open an attempt where there is room for it, and keep its signals."""
         kept = self.signals if signals is None else signals
         async with (
             self.backend.room(order.chain) as room,
@@ -77,10 +77,10 @@ class Scene:
     async def told(
         self, working: Any, attempt_id: str = FIRST, chain: str = "r1"
     ) -> list[list[str]]:
-        """Return the messages to each agent in its conversation.
+        """Return the messages that each agent received in its conversation.
 
         Args:
-            working: What the start of the attempt returned, for the conversations.
+            working: The result of starting the attempt, which names the conversations.
             attempt_id: The attempt.
             chain: Its chain.
         """
@@ -98,7 +98,7 @@ class Scene:
 async def scene(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Scene]:
-    """Yield a scene with a Claude Code and a Codex, here and on a node of a cluster."""
+    """Yield a scene with a Claude Code and a Codex agent, here and on a cluster node."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-not-a-key-0001")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-not-a-key-0002")
     monkeypatch.setenv("CLAWBLOX_SCRATCH", str(tmp_path))
@@ -114,11 +114,11 @@ async def scene(
 
 
 looks_inside = pytest.mark.parametrize("scene", ["here"], indirect=True)
-"""Marks a test that reaches into an attempt, so that it must be in this process."""
+"""Marks a test that inspects an attempt, which must therefore run in this process."""
 
 
 def make_remote_backend(*arguments: Any, engine: Engine | None = None) -> RemoteBackend:
-    """Return a backend whose attempts run on one of two nodes, which are this machine."""
+    """Return a backend whose attempts run on one of two nodes, both on this machine."""
     given = engine or LocalEngine({"first": 2, "second": 2})
     return RemoteBackend(*arguments, cluster=Cluster(lease=10.0), connect=lambda _cluster: given)
 

@@ -1,7 +1,7 @@
 """An engine without a cluster: each host is a process of this machine, behind a socket.
 
-Calls, trees and lease are those of a cluster. As with Ray, the loop of a host is not in
-the main thread of its process, and the direct children of a host that is ended are killed first.
+Calls, trees and leases work as in a cluster. As with Ray, the event loop of a host does not run
+in the main thread of its process, and ending a host first kills its direct children.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class LocalHost:
     """A host of this machine; see :class:`~clawblox.experiment.cluster.engine.HostHandle`.
 
     Args:
-        lease_s: Seconds for which it lives after a renewal of its lease.
-        on_end: Called when its process has ended, or was never started.
-        avoid: Names of nodes that get it only if no other node has room.
+        lease_s: Seconds that it keeps running after a renewal of its lease.
+        on_end: Called when its process has ended, or could not be started.
+        avoid: Names of nodes that host it only if no other node has room.
 
     Attributes:
         avoid: The same as the argument.
@@ -66,7 +66,7 @@ class LocalHost:
         self._is_over = False
 
     def start(self, node: str) -> None:
-        """Start its process, which answers the calls that wait. Blocks for an instant."""
+        """Start its process, which answers the waiting calls. Blocks briefly."""
         ours, theirs = socket.socketpair()
         with theirs:
             arguments = [str(theirs.fileno()), str(self._lease_s), node]
@@ -133,7 +133,7 @@ class LocalHost:
         self._on_end(self)
 
     def end(self) -> None:
-        """End the host with force, after its direct children; or withdraw it."""
+        """Kill the host after its direct children, or withdraw it before it starts."""
         process = self._process
         if process is None:
             self._fail()
@@ -146,13 +146,13 @@ class LocalHost:
 
 
 class LocalEngine:
-    """Places hosts on nodes that are all this machine; see ``cluster.engine.Engine``.
+    """Places hosts on nodes that are all on this machine; see ``cluster.engine.Engine``.
 
     Args:
-        nodes: How many hosts have room on each node, by its name.
+        nodes: Number of hosts that fit on each node, by node name.
 
     Attributes:
-        hosts: The hosts that run.
+        hosts: The running hosts.
     """
 
     def __init__(self, nodes: Mapping[str, int]) -> None:
@@ -162,7 +162,7 @@ class LocalEngine:
         self.hosts: list[LocalHost] = []
 
     def start_host(self, cluster: Cluster, avoid: Collection[str] = ()) -> HostHandle:
-        """Ask for a host on the node that has most room."""
+        """Request a host on the node with the most room."""
         host = LocalHost(cluster.lease, self._remove, avoid)
         with self._lock:
             self._waiting.append(host)
@@ -191,7 +191,7 @@ class LocalEngine:
     def ask_nodes(
         self, function: Callable[..., _T], *arguments: object
     ) -> Mapping[str, Future[_T]]:
-        """Call a function once for each node, here."""
+        """Call a function in this process once for each node."""
         futures: dict[str, Future[_T]] = {}
         for node in self._nodes:
             futures[node] = Future()
@@ -206,7 +206,7 @@ class LocalEngine:
         return ()
 
     def count_rooms(self, cluster: Cluster) -> Mapping[str, int]:
-        """Return how many hosts have room on each node."""
+        """Return the number of hosts that still fit on each node."""
         return self._nodes
 
     @property
@@ -228,7 +228,7 @@ class LocalEngine:
 
 
 def main() -> None:
-    """Run a host: its calls come through a socket, and it ends with that."""
+    """Run a host that receives its calls through a socket, until the socket is closed."""
     descriptor, lease_s, node = sys.argv[1:]
     connection = Connection(int(descriptor))
     loop = asyncio.new_event_loop()

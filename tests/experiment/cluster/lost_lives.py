@@ -18,19 +18,19 @@ from tests.experiment.real.trials import Trial
 from tests.support.waiting import wait_until
 
 MOST_ACTS = 200
-"""Acts of a process between SIGCONT and its death by the guard: a tenth of that is usual."""
+"""Maximum actions of a process between SIGCONT and its kill by the guard; usually a tenth."""
 
 
 @attrs.define
 class Loss:
-    """The fate of a host.
+    """The loss of a host.
 
     Attributes:
         chain: The chain.
-        life: Its life.
-        fault: What happened.
-        node: The processes of its node that must end, the guard last.
-        continued_at: When a paused one was continued; infinity for others.
+        life: The life of the chain on this host.
+        fault: Cause of the loss.
+        node: The processes of its node that must end; the guard is last.
+        continued_at: Time at which a paused host was continued; infinity for other hosts.
     """
 
     chain: str
@@ -71,7 +71,7 @@ class Lives:
         return next((life for life in lives if Path(life).name == attempt.attempt_id), "")
 
     def acts(self, loss: Loss) -> list[Act]:
-        """Return what a lost life has done."""
+        """Return the actions of a lost life."""
         return self.seen.lives(loss.chain)[loss.life]
 
     def judge(self, loss: Loss) -> None:
@@ -91,10 +91,10 @@ class Lives:
             assert loss.fault == "both" or late <= self.lag + 0.001  # of the line's time
 
     def continue_(self, *losses: Loss) -> None:
-        """Continue a paused node, its guards last.
+        """Continue the processes of a paused node, guards last.
 
         Args:
-            *losses: Those of its lives.
+            *losses: The losses of the lives on the node.
         """
         continued_at = time.time()
         for loss in losses:
@@ -102,12 +102,12 @@ class Lives:
         signal_all(losses[0].node, signal.SIGCONT)
 
     def count_late(self, loss: Loss) -> int:
-        """Return the number of acts of a process since its node was continued."""
+        """Return the number of actions of a process since its node was continued."""
         late = Counter(act.pid for act in self.acts(loss) if act.at > loss.continued_at)
         return max(late.values(), default=0)
 
     def judge_continued(self, loss: Loss) -> None:
-        """Wait until nothing is left of a node that was just continued, and judge a life there."""
+        """Wait until all processes of a continued node have ended, and check a life there."""
         wait_until(lambda: not all_processes().keys() & set(loss.node))
         gone_at = time.time()
         late = self.acts(loss)[-1].at - loss.continued_at
@@ -124,7 +124,7 @@ class Lives:
         return max(self.seen.lags)
 
     def find_double_lives(self, chains: Sequence[str]) -> list[tuple[str, str]]:
-        """Return the lives that began while another of the chain was alive, not just continued."""
+        """Return lives that started before an earlier life's last action, except after SIGCONT."""
         continued_at = {loss.life: loss.continued_at for loss in self.losses}
         found = []
         for chain in chains:
@@ -137,7 +137,7 @@ class Lives:
         return found
 
     def judge_all(self, chains: Sequence[str]) -> None:
-        """Print the measured times, and judge all lives."""
+        """Print the measured times, and check all lives."""
         acts = sum(len(acts) for chain in chains for acts in self.seen.lives(chain).values())
         total = (
             f"{len(self.losses)} lives lost, {acts} acts seen, {self.seen.count_missed()} missed"

@@ -18,7 +18,7 @@ from tests.experiment.real.trials import Trial
 
 
 def lines(trial: Trial, type_: str, **wanted: object) -> list[JournalLine]:
-    """Return the lines of a type with some members, or data."""
+    """Return the lines of a type whose members or data have the given values."""
     return [
         line
         for line in trial.lines
@@ -28,7 +28,7 @@ def lines(trial: Trial, type_: str, **wanted: object) -> list[JournalLine]:
 
 
 def find_node(*tops: int) -> list[int]:
-    """Return processes, everything below them, and the guards of all; parents come first."""
+    """Return processes, their descendants and the guards of all; parents come first."""
     processes = all_processes().values()
     found = [*tops]
     for pid in found:
@@ -45,7 +45,7 @@ def signal_all(pids: list[int], number: int) -> None:
 
 
 def check_chain(trial: Trial, chain: str, nodes: Iterable[str], *ends: Sequence[str]) -> None:
-    """Check that everything is as if nothing had been lost, but for the lost attempts.
+    """Check that a chain has the history of an undisturbed run, except for the lost attempts.
 
     Args:
         trial: The trial, whose program has ended.
@@ -66,7 +66,7 @@ def check_chain(trial: Trial, chain: str, nodes: Iterable[str], *ends: Sequence[
 
 
 def check_archives(trial: Trial, attempts: list[AttemptState]) -> None:
-    """Check that every archive that was kept is the one that the journal names."""
+    """Check that every archive named in the journal exists with the recorded digest."""
     for attempt in attempts:
         for point in attempt.checkpoints:
             found = list(
@@ -76,7 +76,7 @@ def check_archives(trial: Trial, attempts: list[AttemptState]) -> None:
 
 
 def check_minds(trial: Trial, lost: AttemptState, last: AttemptState) -> None:
-    """Check that the agents have continued, as the same players in the same conversations."""
+    """Check that the agents have continued as the same players in the same conversations."""
     assert last.origin is not None
     for before, after in zip(lost.working["agents"], last.working["agents"], strict=True):
         for same in ("name", "session", "conversation", "base_url"):

@@ -1,7 +1,7 @@
-"""An observer of what lives: worlds send datagrams, and the kernel notes when each was sent.
+"""Observes running worlds: they send datagrams, and the kernel records when each was sent.
 
-A world under observation has two processes that send one every few milliseconds: a child, and a
-daemon of its own session that may ignore SIGTERM.
+In an observed world, two processes send a datagram every few milliseconds: a child, and a daemon
+in its own session that may ignore SIGTERM.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Act(NamedTuple):
     Attributes:
         at: When it was sent: seconds since the epoch.
         pid: The process that sent it.
-        number: Counts those of the process.
+        number: Number of the datagram among those of its process.
     """
 
     at: float
@@ -83,14 +83,14 @@ class Act(NamedTuple):
 
 @attrs.define
 class Observer:
-    """Takes all datagrams.
+    """Receives all datagrams.
 
     Args:
         socket: Where they arrive.
         ignores_term: Whether the daemons of worlds ignore SIGTERM.
 
     Attributes:
-        lags: Each time, how many seconds after its SIGKILL a process was seen to act.
+        lags: Measured delays in seconds between the SIGKILL of a process and its last action.
     """
 
     lags: list[float] = attrs.field(factory=list, init=False)
@@ -102,12 +102,12 @@ class Observer:
 
     @property
     def command(self) -> list[str]:
-        """The prefix of a command that makes its processes observable."""
+        """Prefix for a command that makes its processes observable."""
         port = self._socket.getsockname()[1]
         return [*_PYTHON, _BEACON, str(port), str(int(self._ignores_term))]
 
     def receive(self) -> None:
-        """Receive until an empty datagram."""
+        """Receive datagrams until an empty datagram arrives."""
         while True:
             text, [(_, _, stamp)], *_ = self._socket.recvmsg(1024, 256)
             if not text:
@@ -123,14 +123,14 @@ class Observer:
         return self._acts
 
     def lives(self, chain: str) -> dict[str, list[Act]]:
-        """Return what the lives of a chain have done, in the order of their first acts.
+        """Return the actions of each life of a chain, in the order of the first actions.
 
         A life is named by the run directory of the attempt on its node.
         """
         return {life: acts for (whose, life), acts in self._sort().items() if whose == chain}
 
     def measure_lag(self) -> None:
-        """Kill a process that acts, and note how long after that it was seen to act."""
+        """Kill an acting process, and record how long after the kill it was seen to act."""
         with subprocess.Popen(self.command) as control:
 
             def acts() -> list[Act]:
@@ -143,7 +143,7 @@ class Observer:
         self.lags.append(max(0.0, acts()[-1].at - killed_at))
 
     def count_missed(self) -> int:
-        """Return how many datagrams were lost on their way."""
+        """Return the number of datagrams that were lost in transit."""
         latest: Counter[int] = Counter()
         seen: Counter[int] = Counter()
         for act in itertools.chain(*self._sort().values()):
@@ -152,7 +152,7 @@ class Observer:
         return (latest - seen).total()
 
     def watch_world(self, directory: Path) -> None:
-        """Let the world in a directory be observed."""
+        """Make the world in a directory observable."""
         file = directory / "world.toml"
         before = "command = ["
         watched = json.dumps(self.command)[:-1]

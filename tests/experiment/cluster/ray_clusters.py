@@ -1,7 +1,7 @@
 """Ray clusters on this machine for tests: raylets on the loopback interface, without a dashboard.
 
-A keeper starts them in its own process and ends them when the test closes its pipe, or ends. It is
-no descendant of the tests, whose census would otherwise find Ray's workers.
+A keeper process starts them, and ends them when the test closes its pipe or ends. It is not a
+descendant of the tests, as their check for leftover processes would find Ray's workers.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a" * 32}
 _ENV = {
     "PYTHONPATH": str(ROOT),
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # else it takes 127.0.0.1 for another address
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # otherwise Ray replaces 127.0.0.1 by another address
 }
 
 
 @attrs.frozen
 class RayCluster:
-    """A cluster that lives as long as its keeper."""
+    """A cluster that runs until its keeper ends."""
 
     directory: Path
     commands: IO[str]
@@ -43,12 +43,12 @@ class RayCluster:
 
     @property
     def env(self) -> dict[str, str]:
-        """Variables for its keeper and its drivers."""
+        """Environment variables for its keeper and its drivers."""
         own = {name: str(self.directory) for name in ("HOME", "RAY_TMPDIR", "TMPDIR")}
         return {**_ENV, **own, "PATH": os.environ["PATH"]}
 
     def add_node(self, **arguments: Any) -> dict[str, Any]:
-        """Start a raylet; return the cluster's address, and the pids of head and raylet."""
+        """Start a raylet; return the cluster's address and the pids of the head and the raylet."""
         self.commands.write(json.dumps(arguments) + "\n")
         self.commands.flush()
         answer: dict[str, Any] = json.loads(self.answers.readline())
@@ -57,7 +57,7 @@ class RayCluster:
     def drive(
         self, *words: str | Path, env: Mapping[str, str] | None = None, **options: Any
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program that may connect to it."""
+        """Run a program that may connect to the cluster."""
         return subprocess.run(
             [sys.executable, *words],
             env={**self.env, **(env or {})},
@@ -77,9 +77,11 @@ def ray_cluster(
 
     Args:
         *nodes: Arguments of ``add_node`` for each node; the first is the head.
-        env: Further variables of its processes.
+        env: Additional environment variables of its processes.
     """
-    directory = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))  # paths of sockets are short
+    directory = Path(
+        tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+    )  # since socket paths must be short
     (directory / "ray").mkdir()
     try:
         with subprocess.Popen(
@@ -104,14 +106,14 @@ def ray_cluster(
 
 
 def keep() -> None:
-    """Start nodes as they are asked for on stdin; end all of them at its end."""
+    """Start the nodes requested on stdin, and end them all when stdin is closed."""
     if os.fork():
         os._exit(0)
     os.setsid()
     from ray.cluster_utils import Cluster
 
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # Ray prints, too
+    os.dup2(2, 1)  # Ray also prints
     cluster = Cluster()
     try:
         for line in sys.stdin:

@@ -36,7 +36,7 @@ ORPHAN = "import os, time; os.fork() and os._exit(0); os.setsid(); print(os.getp
 
 
 class OwnError(Exception):
-    """Has an attribute by the name that Ray uses."""
+    """An error with an attribute whose name Ray also uses."""
 
     def __init__(self, cause: str, text: str) -> None:
         super().__init__(text)
@@ -47,14 +47,14 @@ class OwnError(Exception):
 
 
 class OddError(Exception):
-    """Pickles, but does not unpickle."""
+    """An error that can be pickled but not unpickled."""
 
     def __init__(self, text: str, more: str) -> None:
         super().__init__(text + more)
 
 
 class LockedError(Exception):
-    """Does not pickle."""
+    """An error that cannot be pickled."""
 
     def __init__(self) -> None:
         super().__init__("locked")
@@ -62,7 +62,7 @@ class LockedError(Exception):
 
 
 class StubHost:
-    """Has the form of a host; its methods are called by their names."""
+    """Has the interface of a host; its methods are called by name."""
 
     def __init__(self, node: str) -> None:
         self.node = node
@@ -107,7 +107,7 @@ class StubHost:
         raise errors[error]()
 
     async def start_programs(self) -> tuple[int, int]:
-        """Start a child in a session of its own, and a program that is nobody's child."""
+        """Start a child in its own session, and an orphaned program."""
         child = subprocess.Popen(["sleep", str(HANG_S)], start_new_session=True)
         program = [sys.executable, "-c", f"{ORPHAN} time.sleep({HANG_S})"]
         orphan = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
@@ -116,7 +116,7 @@ class StubHost:
 
 
 def find_raylet() -> int:
-    """Return the process that has started this one, on a node its raylet."""
+    """Return the parent of this process; on a node that is its raylet."""
     return os.getppid()
 
 
@@ -225,7 +225,7 @@ def a_host_waits_for_room(address: str) -> None:
     seat = Cluster(cpus=0, resources={"seat": 1})
     with connected(address) as engine:
         first, second = engine.start_host(seat), engine.start_host(seat, {"alpha"})
-        assert ask(first, "describe")["node"] == "alpha"  # the only one with a seat
+        assert ask(first, "describe")["node"] == "alpha"  # the only node with a seat
         answer = second.call(1, 0, "echo", (2,))
         assert not answer.done()
         first.end()
@@ -249,7 +249,7 @@ def a_host_that_waits_for_room_is_withdrawn(address: str) -> None:
         for host in waiting:
             host.end()
         assert {type(find_error(answer)) for answer in answers} == {HostEndedError}
-        for _ in range(5):  # before Ray knows the hosts
+        for _ in range(5):  # before Ray registers the hosts
             engine.start_host(seat).end()
         first.end()
         assert ask(engine.start_host(seat), "echo", 3) == 3
@@ -266,7 +266,7 @@ def the_end_kills_a_host_and_its_children_but_no_orphan(address: str) -> None:
             assert isinstance(find_error(waiting), HostEndedError)
             assert isinstance(find_error(host.call(3, 0, "echo", (1,))), HostEndedError)
             wait_until(lambda: not is_alive(pid) and not is_alive(child))
-            assert is_alive(orphan)  # it is the guard that ends such programs
+            assert is_alive(orphan)  # the guard ends such programs
         finally:
             os.kill(orphan, signal.SIGKILL)
 
@@ -281,7 +281,7 @@ def a_killed_host_is_reported(address: str) -> None:
 
 
 def a_host_that_cannot_start_has_ended(address: str) -> None:
-    engine = RayEngine(address, int)  # no number is a node's name
+    engine = RayEngine(address, int)  # a number is not the name of a node
     error = find_error(engine.start_host(SMALL).call(1, 0, "echo", (1,)))
     assert isinstance(error, HostEndedError)
     assert "invalid literal for int()" in str(error)
@@ -388,7 +388,7 @@ def a_driver_without_token_is_refused(address: str) -> None:
 
 
 def run() -> None:
-    """Run the scenario that the arguments name."""
+    """Run the scenario named in the arguments."""
     try:
         globals()[sys.argv[1]](*sys.argv[2:])
     except NoAnswerError as error:

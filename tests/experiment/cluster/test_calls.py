@@ -1,4 +1,4 @@
-"""Numbered calls: each happens once, whatever becomes of messages, answers, callers and hosts."""
+"""Numbered calls: each runs once, even if messages, answers, callers or hosts are lost."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Handle:
     def end(self) -> None: ...
 
     async def take(self) -> Message:
-        """Return the next message, when it was sent."""
+        """Wait for the next message, and return it."""
         while not self.messages:
             self.has_message = anyio.Event()
             await self.has_message.wait()
@@ -66,7 +66,7 @@ class Handle:
 
 
 class Deeds:
-    """A host: its deeds, each of which can be held up."""
+    """A host whose methods can be held up."""
 
     def __init__(self, tasks: anyio.abc.TaskGroup) -> None:
         self.answers = Answers(tasks.start_soon)
@@ -88,7 +88,7 @@ class Deeds:
         return await self.answers.answer(message.number, message.pending, run)
 
     async def serve(self, message: Message) -> None:
-        """Deliver a message, and its answer."""
+        """Deliver a message and its answer."""
         try:
             message.answer.set_result(await self.deliver(message))
         except Exception as error:
@@ -96,7 +96,7 @@ class Deeds:
 
 
 class Both:
-    """Both sides, with a lease on a clock of the test."""
+    """Both sides, with a lease on a clock that the test controls."""
 
     def __init__(self, tasks: anyio.abc.TaskGroup) -> None:
         self.tasks = tasks
@@ -113,7 +113,7 @@ class Both:
         self.handle.renewals[-1].set_result(0.0)
 
     def call(self, *arguments: Any) -> anyio.CancelScope:
-        """Begin a call; what it returns or raises is in ``results``."""
+        """Start a call; ``results`` receives its return value or exception."""
         scope = anyio.CancelScope()
 
         async def call() -> None:
@@ -128,7 +128,7 @@ class Both:
         return scope
 
     async def end(self) -> Any:
-        """Wait for the end of a call, and return the latest result."""
+        """Wait until a call ends, and return the latest result."""
         await self.ended.wait()
         self.ended = anyio.Event()
         return self.results[-1] if self.results else None
@@ -300,7 +300,7 @@ async def cancel(both: Both, scope: anyio.CancelScope) -> None:
 
 
 async def assert_forgotten(both: Both, message: Message) -> None:
-    """Check that the next call tells the host to forget one, and that a late copy is refused."""
+    """Check that the next call makes the host forget a call, whose late copy is refused."""
     both.call("next")
     following = await both.handle.take()
     assert following.pending == (following.number,)
@@ -360,7 +360,7 @@ async def test_call_is_cancelled_after_the_host_has_ended(both):
 
 @pytest.fixture
 async def pending():
-    """Both sides, whose host waits for room."""
+    """Both sides, with a host that waits for room."""
     async with anyio.create_task_group() as tasks:
         both = Both(tasks)
         both.renewer.run_due()
@@ -399,7 +399,7 @@ async def test_call_fails_if_the_host_never_arrives(pending):
 
 
 async def lose(both: Both) -> None:
-    """Let the lease end, and check that no call ends before."""
+    """Let the lease expire, and check that no call ends earlier."""
     before = len(both.results)
     both.now = LENGTH_S + MARGIN_S - 0.1
     both.renewer.run_due()

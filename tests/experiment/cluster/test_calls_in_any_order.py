@@ -1,4 +1,4 @@
-"""Numbered calls over a transport that loses, repeats and reorders everything at random."""
+"""Numbered calls over a transport that loses, repeats and reorders messages at random."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ steps = st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 1000)), max_si
 
 
 async def play(steps: list[tuple[str, int]]) -> None:
-    """Take the steps; then let every call end, and check what happened."""
+    """Take the steps, let every call end, and check the results."""
     async with anyio.create_task_group() as tasks:
         both = Both(tasks)
         both.grant()
-        copies: list[Message] = []  # of all that was sent, for ever on its way
+        copies: list[Message] = []  # of all messages sent; any may arrive again later
         answers: list[tuple[Message, int | None]] = []
         scopes: list[anyio.CancelScope] = []
 

@@ -1,4 +1,4 @@
-"""A file arrives with its digest, or not at all, wherever its transfer is cut."""
+"""A file arrives with its digest or not at all, wherever its transfer is interrupted."""
 
 from __future__ import annotations
 

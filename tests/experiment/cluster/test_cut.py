@@ -1,6 +1,6 @@
 """A node whose network is cut: driver and node each end on their own, and agree that they have.
 
-Each node is a network namespace. Between it and the driver are a cable and a TCP connection.
+Each node is a network namespace, connected to the driver by a cable and a TCP connection.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ pytestmark = [
 
 LEASE_S = 30.0
 SHORT_CUT_S = 12.0
-"""TCP sends again after 0.2, 0.6, 1.4, 3, 6.2 and 12.6 seconds."""
+"""TCP retransmits after 0.2, 0.6, 1.4, 3, 6.2 and 12.6 seconds."""
 LONG_CUT_S = 60.0
 
 NAMESPACES = """
@@ -66,15 +66,15 @@ def end_if_connected(self):
 
 LocalHost.start, LocalHost.end = start_on_node, end_if_connected
 """
-"""A host is in the namespace of its node, and is ended only while a cable leads there."""
+"""Runs each host in the namespace of its node, and ends it only while the cable is connected."""
 
 
 @attrs.frozen
 class Node:
-    """A network namespace, and the cable to it.
+    """A network namespace and the cable to it.
 
     Attributes:
-        name: Its name.
+        name: Name of the namespace.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Node:
     @classmethod
     @contextlib.contextmanager
     def made(cls, number: int) -> Iterator[Node]:
-        """Make a node; remove it at the end of the block."""
+        """Create a node for the duration of the block."""
         node = cls(f"cbx{os.getpid()}-{number}")
         network = f"198.18.{number}"
         inside = ("-n", node.name)
@@ -109,11 +109,11 @@ class Node:
         ip("link", "set", self.cable, "up")
 
     def pids(self) -> list[int]:
-        """Return its processes."""
+        """Return the pids in the namespace."""
         return [*map(int, ip("netns", "pids", self.name).split())]
 
     def processes(self) -> list[str]:
-        """Return the processes of its hosts, but for their guards."""
+        """Return the processes of its hosts, without their guards."""
         found = map(command_line, self.pids())
         return [text for text in found if text and f" {GUARD_NAME} " not in text]
 

@@ -1,4 +1,4 @@
-"""Hosts on a node share worlds, and say why they cannot open an attempt."""
+"""Hosts on a node share worlds, and report why they cannot open an attempt."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_attempt_fails_with_the_reason_if_its_host_cannot_open_it(scene: S
 
 
 class IdleHost(LocalHost):
-    """A host without a process, which answers until it is lost."""
+    """A host without a process that answers until it is lost."""
 
     is_lost = False
 

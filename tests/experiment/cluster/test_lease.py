@@ -1,4 +1,4 @@
-"""The rule of the lease: no host lives after the driver has called it lost."""
+"""The rule of the lease: no host runs after the driver has declared it lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clawblox.experiment.cluster.lease import MARGIN_S, HostLease, Tenancy
 
 @attrs.frozen
 class Clock:
-    """A clock that starts at any value, and runs too fast or too slow."""
+    """A clock that starts at any value and runs too fast or too slow."""
 
     offset: float
     rate: float
@@ -29,15 +29,15 @@ class Clock:
         return self.offset + self.rate * time
 
     def when(self, reading: float) -> float:
-        """Return the time at which it shows a reading."""
+        """Return the time at which the clock shows a reading."""
         return (reading - self.offset) / self.rate
 
 
 @attrs.frozen
 class Message:
-    """A renewal: after how long it is sent, and how long it and its answer travel.
+    """A renewal: the delay before it is sent, and the travel times of the request and the answer.
 
-    Two requests arrive where the transport has sent it twice; none where it is lost.
+    Two requests arrive if the transport sends it twice, and none if it is lost.
     """
 
     gap_s: float
@@ -47,7 +47,7 @@ class Message:
 
 @attrs.frozen
 class Pause:
-    """A time in which a side does nothing, while its clock goes on."""
+    """A period in which a side is paused while its clock continues."""
 
     start: float
     length: float
@@ -64,7 +64,7 @@ class World:
 
 
 def end_of_pauses(pauses: list[Pause], time: float) -> float:
-    """Return when a side deals with what comes to it at some time."""
+    """Return when a side handles an event that reaches it at some time."""
     for pause in sorted(pauses, key=lambda pause: pause.start):
         if pause.start <= time < pause.start + pause.length:
             time = pause.start + pause.length
@@ -72,7 +72,7 @@ def end_of_pauses(pauses: list[Pause], time: float) -> float:
 
 
 class Simulation:
-    """Runs both rules; the driver may look at its lease at every moment, even in its pauses."""
+    """Runs both rules; the driver may check its lease at any moment, even in its pauses."""
 
     def __init__(
         self,
@@ -134,13 +134,13 @@ class Simulation:
 
     @property
     def ends_at(self) -> float:
-        """When the host ends, unless it gets another renewal; 0 before it lives."""
+        """When the host ends, unless it gets another renewal; 0 before its first."""
         deadline = self.tenancy.deadline
         return 0.0 if deadline is None else self.world.node.when(deadline)
 
     @property
     def lost_at(self) -> float:
-        """When the driver calls it lost, unless it gets another answer."""
+        """When the driver declares the host lost, unless it gets another answer."""
         bound = self.lease.bound
         if bound is None:
             return float("inf")
@@ -148,10 +148,10 @@ class Simulation:
 
 
 def no_double_life(simulation: Simulation) -> None:
-    """Check that the host lives at no time at which the driver calls it lost.
+    """Check that the host never runs while the driver considers it lost.
 
-    Nothing changes until the next event, so both times hold until then, and for ever after it if
-    there is none.
+    Nothing changes before the next event, so both times hold until then, or for ever if there is
+    no further event.
     """
     first_loss = max(simulation.time, simulation.lost_at)
     assert first_loss >= simulation.ends_at - 1e-6, "the host lives after it was called lost"
@@ -208,7 +208,7 @@ def test_healthy_host_is_never_lost(world: World) -> None:
     assert simulation.answers >= len(world.messages)
 
 
-# -- wrong rules, which the simulation has to catch --------------------------------------------
+# -- wrong rules that the simulation must catch ------------------------------------------------
 
 
 @attrs.define
@@ -222,7 +222,7 @@ class SentLease(HostLease):
 
 
 class ComparedLease(HostLease):
-    """Takes the clock of the node for its own."""
+    """Mistakes the clock of the node for its own clock."""
 
     def answered(self, token: float, at: float) -> None:
         super().answered(token, at)
@@ -231,7 +231,7 @@ class ComparedLease(HostLease):
 
 
 class RevivedLease(HostLease):
-    """Takes answers that come too late."""
+    """Accepts answers that arrive too late."""
 
     def answered(self, token: float, at: float) -> None:
         self.token, self.bound = token, at + self.length_s
@@ -246,7 +246,7 @@ class ArrivalTenancy(Tenancy):
 
 
 class RestartedTenancy(Tenancy):
-    """Starts the lease again with each renewal without a token."""
+    """Restarts the lease at each renewal without a token."""
 
     def renew(self, token: float | None, now: float) -> float:
         if token is None:

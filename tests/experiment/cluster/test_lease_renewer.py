@@ -1,4 +1,4 @@
-"""Leases are renewed in time, and a host is lost when the rule says so, whatever an engine says."""
+"""Leases are renewed in time, and only the lease rule decides that a host is lost."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Handle:
 
 
 class Leased:
-    """A renewer whose clock and looks are in the hands of the test; its lease is 30 seconds."""
+    """A renewer whose clock and checks the test controls; its lease is 30 seconds."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -241,7 +241,7 @@ def start() -> Iterator[StartRenewer]:
 
 @pytest.fixture
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Renew every 10 milliseconds, but with leases that no slow machine ends."""
+    """Renew every 10 milliseconds, with leases too long to expire on a slow machine."""
     monkeypatch.setattr(lease, "_INTERVAL_S", 0.01)
 
 

@@ -1,7 +1,7 @@
-"""No chain lives twice: seen by an observer of what its worlds do, whatever is killed or paused.
+"""No chain runs twice, as an observer of its worlds confirms, whatever is killed or paused.
 
-What a lost attempt does ends before the next one starts. Only a paused node acts for an instant
-when it continues, until its guard has killed it. The tests of Ray do the same with its nodes.
+A lost attempt takes its last action before the next attempt starts. Only a paused node may act
+briefly when it continues, until its guard has killed it. The Ray tests do the same with Ray nodes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def end_unless_paused(self):
 
 LocalHost.end = end_unless_paused
 """
-"""A paused node never hears that its host was ended."""
+"""A paused node is never told that its host was ended."""
 
 NO_LEASE = """
 from tests.experiment.cluster import local_engine
@@ -48,7 +48,7 @@ local_engine._BOOT = (
     "from clawblox.system.guard import Guard; Guard.lease = lambda *_: None; " + local_engine._BOOT
 )
 """
-"""The guards of hosts know no lease."""
+"""The guards of hosts ignore the lease."""
 
 
 @attrs.define
@@ -90,7 +90,7 @@ class Watched(Lives):
     # -- faults -------------------------------------------------------------------------------
 
     def strike(self, chain: str, fault: str) -> Loss:
-        """Kill or pause what belongs to the life of a chain."""
+        """Kill or pause the processes that belong to the life of a chain."""
         life, host = self.wait_for_life(chain)
         pids = {act.pid for act in self.seen.lives(chain)[life]}
         *others, guard = find_node(host)
@@ -104,7 +104,7 @@ class Watched(Lives):
             os.kill(guard, signal.SIGKILL)
             wait_until(lambda: find_node(host)[-1] not in (guard, *others))
         if fault == "both":
-            os.kill(host, signal.SIGSTOP)  # or else it might replace its guard
+            os.kill(host, signal.SIGSTOP)  # otherwise it might replace its guard
             os.kill(guard, signal.SIGKILL)
         os.kill(host, signal.SIGKILL)
         return loss
@@ -122,7 +122,7 @@ class Watched(Lives):
 @pytest.fixture
 def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Observer]:
     monkeypatch.setattr(cluster, "_SHORTEST_LEASE_S", 0.1)
-    monkeypatch.setenv("TMPDIR", str(tmp_path))  # killed drivers leave what they were sending
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # killed drivers leave partial messages
     monkeypatch.setattr(trials, "PROGRAM", DEAF_NODES + trials.PROGRAM)
     with observer() as seen:
         yield seen

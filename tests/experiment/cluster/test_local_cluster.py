@@ -1,4 +1,4 @@
-"""Experiments on the nodes of a cluster, all of which are this machine, and what kills them."""
+"""Experiments on cluster nodes that are all this machine, while nodes and drivers are killed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.thorough
 def test_chains_survive_a_killed_node_a_paused_node_and_a_killed_driver(tmp_path: Path) -> None:
-    # One test for all of it, since each process takes seconds to start.
+    # A single test covers all of this, since each process takes seconds to start.
     trial = Trial.make(tmp_path, generations=1, repeats=2, nodes=NODES, cluster={"lease": 2.0})
     program = trial.start()
     wait_until(lambda: all(lines(trial, "checkpoint", chain=chain) for chain in CHAINS))
@@ -50,7 +50,7 @@ def test_chains_survive_a_killed_node_a_paused_node_and_a_killed_driver(tmp_path
 
 
 def count_saves(trial: Trial, chain: str) -> int:
-    """Return how many checkpoints the second attempt of a chain has made."""
+    """Return the number of checkpoints that the second attempt of a chain has made."""
     return sum(len(attempt.checkpoints) for attempt in trial.attempts(chain, 1)[1:2])
 
 

@@ -27,7 +27,7 @@ NAMES = (LOG, "agents/a-w0-a0/events.jsonl", "logs/w.log", "logs/w.log.index")
 
 
 class Sides:
-    """A run directory on a node, and its copy."""
+    """A run directory on a node and its copy."""
 
     def __init__(self, parent: Path) -> None:
         self.node, self.driver = parent / "node", parent / "driver"
@@ -135,7 +135,7 @@ def test_only_new_bytes_are_sent(sides: Sides) -> None:
 
 
 def test_a_log_that_grows_after_being_trimmed_is_sent_again(sides: Sides) -> None:
-    """As ``logs.trim_file`` cuts: the file is longer again before the next poll."""
+    """Trim as ``logs.trim_file`` does; the file grows beyond its old size before the next poll."""
     path = sides.write(LOG, bytes(range(256)) * 100)
     sides.poll_all()
     path.write_bytes(path.read_bytes()[12_345:] + b"x" * 20_000)

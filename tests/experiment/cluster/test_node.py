@@ -26,7 +26,7 @@ SCRIPT = "import json; from clawblox.experiment.cluster import node; print(json.
 
 
 def ask_process(*prefix: str, **env: str) -> dict[str, object]:
-    """Return what another process with these variables says of itself."""
+    """Return the facts that another process with these variables reports about itself."""
     script = SCRIPT.format("node.describe_node()")
     command = [*prefix, sys.executable, "-c", script]
     answer = subprocess.run(command, env={**os.environ, **env}, capture_output=True, check=True)

@@ -1,4 +1,4 @@
-"""Experiments of stand-ins on real Ray clusters of this machine, and what kills them."""
+"""Experiments of stand-ins on real Ray clusters on this machine, while parts are killed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.needs("curl")]
 CHAINS = [f"r{number}" for number in range(1, 7)]
 NODES = ("alpha", "beta", "gamma")
 HOST = "ray::_Actor"
-"""How the name of the process of a host begins."""
+"""Prefix of the process name of a host."""
 LEASE_S = 10.0
 PAUSE_S = 40.0
 SWEEP = """
@@ -58,7 +58,7 @@ def test_chains_survive_a_killed_raylet_a_paused_node_and_a_killed_driver(
         limits={"min_free": None, "worlds": len(CHAINS)},
         cluster={"lease": LEASE_S, "cpus": 1},
     )
-    # Each attempt has exactly one place, so those of lost nodes wait until the paused one is back.
+    # There is exactly one place per attempt: attempts of lost nodes wait for the paused node.
     alpha = {"node_name": "alpha", "num_cpus": 2}
     with ray_cluster(alpha, env={**TOKEN, **trial.environment}) as cluster:
         beta, gamma = (cluster.add_node(node_name=name, num_cpus=2)["raylet"] for name in NODES[1:])
@@ -115,7 +115,7 @@ def test_chains_survive_a_killed_raylet_a_paused_node_and_a_killed_driver(
 
 
 def test_keys_need_a_token_and_a_chain_that_waits_for_a_node_can_be_paused(tmp_path: Path) -> None:
-    # One test for both, since a cluster takes seconds to start.
+    # A single test covers both, since a cluster takes seconds to start.
     settings = {"lease": LEASE_S, "cpus": 1}
     trial = Trial.make(tmp_path, repeats=2, cluster=settings)
     alpha = {"node_name": "alpha", "num_cpus": 1}
@@ -151,7 +151,7 @@ def connect(trial: Trial, cluster: RayCluster, env: dict[str, str]) -> Trial:
 
 
 def clawblox(cluster: RayCluster, trial: Trial, command: str, *flags: str) -> str:
-    """Return what a command about the experiment prints."""
+    """Return the output of a command about the experiment."""
     words = ["-m", "clawblox", "experiment", command, str(trial.directory), *flags]
     done = cluster.drive(*words, env={**trial.environment, **trial.env})
     assert done.returncode == 0, done.stderr
@@ -159,12 +159,12 @@ def clawblox(cluster: RayCluster, trial: Trial, command: str, *flags: str) -> st
 
 
 def find_hosts(root: Path) -> list[int]:
-    """Return the processes of the hosts that run."""
+    """Return the processes of the running hosts."""
     return [pid for pid in processes_in(root) if command_line(pid).startswith(HOST)]
 
 
 def find_variables_of_ray(hosts: list[int]) -> set[bytes]:
-    """Return the variables of Ray that worlds and agents have."""
+    """Return the environment variables of Ray in worlds and agents."""
     found = set()
     for pid in find_node(*hosts):
         if not command_line(pid).startswith(HOST):
@@ -175,7 +175,7 @@ def find_variables_of_ray(hosts: list[int]) -> set[bytes]:
 
 
 def lose(lives: Lives, node: str, fault: str) -> list[Loss]:
-    """Return the losses of the lives on a node that is about to be lost."""
+    """Return the losses for the lives on a node that is about to be lost."""
     chains = [chain for chain in CHAINS if lives.trial.attempts(chain, 1)[-1].node == node]
     losses = [Loss(chain, lives.find_life(chain), fault, []) for chain in chains]
     lives.losses += losses
@@ -184,11 +184,11 @@ def lose(lives: Lives, node: str, fault: str) -> list[Loss]:
 
 
 def pause(raylet: int, *daemons: int) -> list[int]:
-    """Stop a raylet and everything of its node, as if its machine were stopped; return that.
+    """Stop all processes of a node, as if its machine were stopped, and return their pids.
 
     Args:
         raylet: The raylet.
-        *daemons: Processes of its node whose parent may have died.
+        *daemons: Processes of its node whose parents may have died.
     """
     stopped: list[int] = []
     while new := [pid for pid in find_node(raylet, *daemons) if pid not in stopped]:
@@ -198,12 +198,12 @@ def pause(raylet: int, *daemons: int) -> list[int]:
 
 
 def count_saved(trial: Trial) -> int:
-    """Return how many chains have a checkpoint of the second generation."""
+    """Return the number of chains with a checkpoint of the second generation."""
     return len({line.chain for line in lines(trial, "checkpoint", generation=2)})
 
 
 def wait_for_silence(root: Path, hosts: list[int]) -> None:
-    """Wait until the nodes have no process of an attempt."""
+    """Wait until no process of an attempt runs on the nodes."""
     wait_until(
         lambda: not (find_hosts(root) or processes_in(root / "scratch") or find_guards(*hosts)),
         what="nothing is left on a node",
@@ -211,7 +211,7 @@ def wait_for_silence(root: Path, hosts: list[int]) -> None:
 
 
 def check_sweep(trial: Trial) -> None:
-    """Check that the next host on a node removes what lost hosts have left there."""
+    """Check that the next host on a node removes the leftovers of lost hosts."""
     env = {**os.environ, **trial.environment}
     subprocess.run([sys.executable, "-c", SWEEP], env=env, check=True)
     (place,) = (trial.root / "scratch").glob("clawblox-hosts-*/hosts/*")

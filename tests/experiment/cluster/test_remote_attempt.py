@@ -1,4 +1,4 @@
-"""An attempt on a node: lost answers, damaged files, and a node that is not to be trusted."""
+"""An attempt on a node: lost answers, damaged files, and an untrusted node."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ pytestmark = [pytest.mark.anyio, looks_inside]
 
 @attrs.define(eq=False)
 class FaultyHost:
-    """A host whose answers are changed on their way; see ``engine.HostHandle``.
+    """A host whose answers are changed in transit; see ``engine.HostHandle``.
 
     Attributes:
         host: The host.
-        change: Returns the answer to a call, of its name, its number among the calls of that name,
-            and the right answer; or raises what the call fails with.
+        change: Takes the name of a call, its number among the calls of that name and the correct
+            answer; returns the answer to deliver, or raises the error of the call.
     """
 
     host: LocalHost
@@ -70,7 +70,7 @@ class FaultyHost:
 
 
 class FaultyEngine(LocalEngine):
-    """An engine of faulty hosts."""
+    """An engine with faulty hosts."""
 
     def __init__(self, change: Callable[[str, int, Any], Any]) -> None:
         super().__init__({"first": 1})
@@ -81,7 +81,7 @@ class FaultyEngine(LocalEngine):
 
 
 def lose_each_first(name: str, count: int, right: Any) -> Any:
-    """Lose the first answer to each method, after the deed."""
+    """Lose the first answer of each method after it has run."""
     if count == 1:
         raise CallLostError(f"the answer to {name} is lost")
     return right
@@ -231,7 +231,7 @@ async def test_full_cluster_does_not_prevent_the_start_of_an_experiment(
 
 
 class OpenEngine(LocalEngine):
-    """An engine that anybody can use, or read."""
+    """An engine that anybody can use or eavesdrop on."""
 
     has_token = False
     is_private = True

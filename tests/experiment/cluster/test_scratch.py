@@ -1,4 +1,4 @@
-"""The place of a killed host is removed by the next host, those of others are not."""
+"""The next host removes the place of a killed host, but not those of other hosts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def own_scratch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @contextmanager
 def host() -> Iterator[Path]:
-    """Run a process that has a place; yield the place, and kill the process."""
+    """Run a process with a place; yield the place, then kill the process."""
     command = [sys.executable, "-c", HOST]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:

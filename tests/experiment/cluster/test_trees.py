@@ -34,7 +34,7 @@ LINK = stat.S_IFLNK | 0o777
 
 
 def read_tree(root: Path) -> dict[str, Any]:
-    """Return everything that must travel."""
+    """Return everything that must be transferred."""
 
     def describe(path: Path) -> tuple[object, ...]:
         status = path.lstat()
@@ -162,7 +162,7 @@ def test_unpacking_into_a_directory_with_files_is_refused(
 
 
 def packed(source: Path, bundle: Path, change: Callable[[int], None]) -> dict[str, Any]:
-    """Pack a directory that changes at each check; return the packed contents."""
+    """Pack a directory that changes at each check, and return the packed contents."""
     calls = iter(range(1000))
     pack(source, bundle, check=lambda: change(next(calls)))
     with TemporaryDirectory() as parent:
