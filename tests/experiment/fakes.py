@@ -56,7 +56,7 @@ class Fault:
             ``secret``, ``full``, ``broken``, ``waiting``, ``defect``, ``flaky``, ``shaky`` (every
             other checkpoint fails), ``dead`` (a world that ends unseen), ``busy`` (agents that are
             never between turns) or ``slow`` (each archive takes 7 seconds).
-        lasts: Seconds of a limit as its provider reports it; None if it reports none.
+        lasts: Duration of a limit in seconds as its provider reports it; None if unreported.
     """
 
     at: float
@@ -86,7 +86,7 @@ class FakeAttempt:
 
     @property
     def _began_at(self) -> float:
-        """Simulation time at which its world began."""
+        """World time at which the attempt starts."""
         ref = self.order.origin or self.order.world
         return 0.0 if ref is None else self.backend.world_times.get((ref.file, ref.attempt), 0.0)
 
@@ -133,7 +133,7 @@ class FakeAttempt:
         )
 
     async def suffer(self) -> None:
-        """Report what goes wrong, when it does."""
+        """Report the fault at its time."""
         fault = self.fault
         if fault is None or fault.at == 0:
             return
@@ -156,7 +156,7 @@ class FakeAttempt:
                 self.report(AgentTurned())
 
     async def turn(self) -> None:
-        """Report the end of each turn, at which an agent ends that has used up its budget."""
+        """Report the end of each turn; an agent with a spent budget ends there."""
         turn_s = self.backend.turn_s
         turns = 0
         while turn_s and not self.is_over:
@@ -169,7 +169,7 @@ class FakeAttempt:
             self.report(AgentTurned())
 
     async def _sleep(self, after_s: float) -> None:
-        """Wait until some seconds after the start."""
+        """Wait until a number of seconds after the start."""
         while math.isnan(self.started_at):
             await self.backend.clock.sleep_until(self.backend.clock.monotonic() + 1.0)
         await self.backend.clock.sleep_until(self.started_at + after_s)
@@ -290,26 +290,26 @@ class FakeAttempt:
 
 
 class FakeBackend:
-    """Makes fake attempts, and keeps the contents of their disk.
+    """Creates fake attempts, and keeps the contents of their disk.
 
     Attributes:
-        faults: By chain, what goes wrong in its next attempts.
-        surveys: For each run, whether logins were checked before it.
-        ends: For each time that what killed orchestrators have left was ended, the number of
-            attempts before.
+        faults: Faults of the next attempts, by chain.
+        surveys: Whether logins were checked before each run.
+        ends: Number of earlier attempts at each time that leftovers of killed orchestrators were
+            ended.
         open_now: Chains whose attempts are open.
         most_open: Largest number of attempts that were open at the same time.
-        turn_s: Seconds of each turn whose end agents report; 0 reports none. An agent that saves is
-            done at the end of a turn.
-        reports_cost: Whether the usage of agents has its cost.
+        turn_s: Length in seconds of the turns whose ends agents report; 0 reports none. An agent
+            finishes saving at the end of a turn.
+        reports_cost: Whether the usage of agents includes its cost.
         has_room: Whether attempts find room.
-        rooms: By chain, the room that its attempts find; this machine for others.
-        room_after_s: Seconds after which attempts find it.
+        rooms: Room that the attempts of a chain find, by chain; other chains use this machine.
+        room_after_s: Seconds after which attempts find room.
         waiting: Chains that wait for room.
-        left: When the host ends that a killed orchestrator has left, by chain.
-        has_errors: Whether each world reports a script error, the name of its attempt.
-        changes: Each time that an archive was ``removed``, that an attempt was ``renamed``, and
-            that the files of the chains were ``derived`` again.
+        left: End of the host left by a killed orchestrator, by chain.
+        has_errors: Whether each world reports a script error with the name of its attempt.
+        changes: An entry for each archive ``removed``, each attempt ``renamed``, and each time that
+            the files of the chains were ``derived`` again.
     """
 
     def __init__(self, clock: SimulatedClock) -> None:
@@ -419,7 +419,7 @@ class FakeBackend:
 
 
 class Simulation:
-    """An experiment over fakes; it survives its orchestrator.
+    """An experiment over fakes that survives its orchestrator.
 
     Args:
         plan: The plan.
@@ -488,7 +488,7 @@ class Simulation:
             await self.clock.jump()
 
     async def run_until_full(self) -> None:
-        """Run the experiment on a disk that becomes so full that no line can be written."""
+        """Run the experiment on a disk that becomes too full to write a line."""
         with contextlib.suppress(OSError):
             await self.run()
 
@@ -498,12 +498,12 @@ class Simulation:
         self.journal.is_dead = False
 
     async def run_to_end(self, runs: int = 20) -> None:
-        """Run the experiment until a run comes to its end."""
+        """Run the experiment repeatedly until a run ends without a kill."""
         for _ in range(runs):
             if await self.run():
                 return
             self.kill_at(None)
-        raise AssertionError("no run comes to its end")
+        raise AssertionError("every run was killed")
 
     def types(self, chain: str = "r1") -> list[str]:
         return [line.type for line in self.journal.lines if line.chain == chain]
@@ -514,7 +514,7 @@ class FakedExperiment(AsyncExperiment):
 
     Args:
         clock: Its clock.
-        backend: Makes its attempts.
+        backend: Creates its attempts.
         *args: As for an experiment.
         **options: As for an experiment.
     """

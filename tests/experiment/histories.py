@@ -1,4 +1,4 @@
-"""Histories of an experiment over fakes: runs in which everything may go wrong."""
+"""Histories of an experiment over fakes: runs with faults of every kind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.experiment.memory_journal import Killed, MemoryJournal
 from tests.support.simulated_clock import SimulatedClock
 
 MAX_JUMPS = 20_000
-"""Jumps of the clock after which a run should have ended: a week of looks at the disk."""
+"""Maximum clock jumps of a run: about a week of disk checks."""
 
 
 @attrs.frozen
@@ -50,7 +50,7 @@ class ForkChain:
 
 @attrs.frozen
 class FillDisk:
-    """The disk gets full, or room is made."""
+    """The disk fills up, or space is freed."""
 
     free_bytes: int
 
@@ -70,16 +70,16 @@ class RunScript:
     """The events of a run.
 
     Attributes:
-        happenings: What happens, each with the seconds after its beginning.
-        faults: By chain, what goes wrong in its next attempts.
+        happenings: Events, each with its time in seconds after the start of the run.
+        faults: Faults of the next attempts, by chain.
         kill_after: Number of lines after which the orchestrator is killed; None for never.
-        is_written: Whether the last of them is still written.
-        full_after: Number of lines after which no more can be written; None for never.
-        duration_s: Duration of the generations from now on; None for the one so far.
-        dollars: Limit of the cost from now on.
+        is_written: Whether the last of these lines is still written.
+        full_after: Number of lines after which the disk is full; None for never.
+        duration_s: Duration of the generations from now on; None keeps the current duration.
+        dollars: Cost limit from now on.
         retries_failed: Whether chains that have failed are tried again.
-        rooms: By chain, where its attempts find room; others find it on this machine.
-        room_after_s: Seconds after which they find it.
+        rooms: Where the attempts of a chain find room, by chain; others use this machine.
+        room_after_s: Seconds after which attempts find room.
     """
 
     happenings: Sequence[tuple[float, Happening]] = ()
@@ -196,8 +196,7 @@ class History:
             await self._current.run()
             tasks.cancel_scope.cancel()
         outcome = await self._current.wait()
-        # A run that is not recorded from its beginning to its end has left as much undone as
-        # one that was killed.
+        # A run whose start or end is not recorded has left as much undone as a killed run.
         is_begun = any(line.type == "session.begun" for line in self.journal.lines[begins_at:])
         return outcome if is_begun and self.state.current_run is None else None
 

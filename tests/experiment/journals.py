@@ -28,7 +28,7 @@ def used(output: int, cost: float | None = None, turns: int = 1) -> Usage:
 
 
 class Journal:
-    """Lines that are written one minute apart, unless :meth:`wait` is called."""
+    """Lines written one minute apart, unless :meth:`wait` is called."""
 
     def __init__(self) -> None:
         self.lines: list[JournalLine] = []

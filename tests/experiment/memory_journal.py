@@ -1,4 +1,4 @@
-"""A journal in memory that kills its orchestrator, or has no space left, at a chosen line."""
+"""A journal in memory that kills its orchestrator or runs out of space at a chosen line."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tests.support.simulated_clock import SimulatedClock
 
 
 class Killed(BaseException):
-    """The orchestrator is killed."""
+    """Raised to kill the orchestrator."""
 
 
 class MemoryJournal:
-    """A journal without a file that survives the orchestrator.
+    """A journal without a file; it survives the orchestrator.
 
     Attributes:
         kill_at: Number of the line at which the orchestrator is killed; None for never.
         is_written: Whether that line is still written.
         fails_at: Number of the line from which the disk is full; None for never.
-        is_dead: Whether the orchestrator was killed, so that nothing is written any longer.
+        is_dead: Whether the orchestrator was killed; further lines are then refused.
         facts: Machine and lease of the orchestrator.
     """
 

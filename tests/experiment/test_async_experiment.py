@@ -1,4 +1,4 @@
-"""Experiments in directories, over fakes of worlds and agents: begun, resumed, paused, forked."""
+"""Experiments in directories, over fakes of worlds and agents: started, resumed, paused, forked."""
 
 from __future__ import annotations
 
@@ -382,7 +382,7 @@ async def test_hooks_get_events_and_rows_and_their_errors_do_not_end_the_run(sce
     assert outcome.status == "done"
     assert rows == [1, 2]
     assert {"experiment.started", "generation.working", "generation.committed"} <= set(kinds)
-    assert len(errors) < len(kinds)  # an error in a report of an error is no further event
+    assert len(errors) < len(kinds)  # an error in a report of an error is not another event
     assert set(errors) == {
         "on_event: ValueError: a broken hook",
         "on_generation_end: ValueError: another broken hook",

@@ -189,7 +189,7 @@ async def test_an_open_experiment_has_its_tables_and_the_end_of_a_killed_run(
 
 
 def begin_run(directory: Path) -> None:
-    """Leave what an orchestrator leaves that is killed at once."""
+    """Leave the files of an orchestrator that was killed immediately after its start."""
     with Journal(directory) as killed:
         killed.append("session.begun")
 

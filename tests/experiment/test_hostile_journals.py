@@ -1,4 +1,4 @@
-"""Journals of strangers: changed at random, with names that lead elsewhere, and with links."""
+"""Untrusted journals: changed at random, with names that lead elsewhere, and with links."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ IMPORTED = {
 
 
 class Scene:
-    """An experiment in which everything has happened, beside files of the user."""
+    """An experiment with every kind of event, beside files of the user."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -112,7 +112,7 @@ class Scene:
 
     def write(self, lines: list[dict[str, Any]]) -> None:
         for table in self.directory.rglob("generation_chain.csv"):
-            table.unlink()  # a derived one names what the lines named
+            table.unlink()  # it was derived from the earlier lines
         text = "".join(json.dumps(line) + "\n" for line in lines)
         (self.directory / JOURNAL_NAME).write_text(text)
 
@@ -160,7 +160,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def mutate(lines: list[dict[str, Any]], rng: random.Random) -> list[dict[str, Any]]:
-    """Return the lines with one change: of a member, or of their order."""
+    """Return the lines with one change of a member or of the order."""
     changed: list[dict[str, Any]] = json.loads(json.dumps(lines))
     index = rng.randrange(len(changed))
     match rng.randrange(8):

@@ -1,4 +1,4 @@
-"""Removed and kept files of an experiment."""
+"""Files of an experiment that a cleanup removes or keeps."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def public_members(of: type) -> dict[str, object]:
 
 def test_both_classes_have_the_same_documented_members() -> None:
     ours, theirs = public_members(Experiment), public_members(AsyncExperiment)
-    assert ours.keys() - {"close"} == theirs.keys()  # an async one is closed by its block
+    assert ours.keys() - {"close"} == theirs.keys()  # an async experiment is closed by its block
     assert all(map(inspect.getdoc, ours.values()))
 
 
@@ -67,7 +67,7 @@ def test_open_continues_with_every_argument_of_the_constructor() -> None:
 
 
 class Hooks:
-    """Hooks that are plain functions, and the threads in which they were called."""
+    """Hooks that are plain functions, with the threads in which they were called."""
 
     def __init__(self) -> None:
         self.events: list[str] = []

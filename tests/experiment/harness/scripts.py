@@ -1,7 +1,7 @@
 """The observable reads and writes of the public generation scripts.
 
-This is an independent description of their rules, in order to test that both sides can continue
-what the other has begun.
+This is an independent description of their rules, for tests that each side can continue what the
+other has started.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COLUMNS = (
 
 
 class Refused(Exception):
-    """The scripts end with this message."""
+    """Raised where the scripts exit with this message."""
 
 
 class Resumed(NamedTuple):

@@ -97,7 +97,7 @@ def test_the_latest_row_of_an_earlier_generation_counts(chain_dir: Path) -> None
     assert [row["run_id"] for (row,) in rows] == ["exp-g001-rS", "exp-g001-rS-g002"]
 
 
-# -- nothing to continue from -------------------------------------------------------------------
+# -- directories without a start point ----------------------------------------------------------
 
 
 def test_a_directory_without_a_table_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""An experiment continues a directory that the public generation scripts began, and the reverse."""
+"""Experiments continue directories of the public generation scripts, and the scripts theirs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_generations_of_the_scripts_are_taken_over_and_continued(scene: Sc
     rows = read_experiment(scene.directory).results().rows()
     assert [row.status for row in rows] == ["imported", "imported", "committed"]
     after = (scene.directory / "generation_chain.csv").read_text().splitlines()
-    assert len(after) == len(before)  # the fakes have no agents, so no row of the third
+    assert len(after) == len(before)  # the fakes have no agents, so there is no row of the third
 
 
 async def test_generations_that_the_scripts_add_later_are_taken_over_too(scene: Scene) -> None:
@@ -115,7 +115,7 @@ OWN_ARCHIVE = "runs/old-g002/checkpoints/gen-t000900.ckpt"
 
 
 def leave_attempt(scene: Scene) -> None:
-    """Leave what a killed orchestrator leaves of generation 2, with a checkpoint."""
+    """Leave the files of generation 2 that a killed orchestrator leaves, with a checkpoint."""
     own_archive(scene, 2)
     usage = attrs.asdict(Usage(output_tokens=7))
     steps: dict[LineType, dict[str, Any]] = {
@@ -143,7 +143,7 @@ async def test_a_damaged_table_is_refused_and_left_unchanged(scene: Scene) -> No
     with pytest.raises(ConfigError, match=r"generation_chain\.csv"):
         await run(scene, scene.plan(layout="flat"))
     assert table.read_bytes() == before
-    assert not read_lines(scene.directory)  # so another plan can still begin the experiment
+    assert not read_lines(scene.directory)  # so another plan can still start the experiment
 
 
 # -- archives -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The journal of an experiment: one writer, whole lines, and room for the last ones."""
+"""The journal of an experiment: one writer, whole lines, and space for the last lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pure machine on every prefix of a journal with everything in it, and on every torn line."""
+"""The state machine on every prefix of a journal with all kinds of lines, and on torn lines."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def score(_end: Any) -> dict[str, float]:
 
 @cache
 def record() -> tuple[Plan, Sequence[JournalLine]]:
-    """Return a plan, and the lines of its experiment: whatever can happen has happened."""
+    """Return a plan and the lines of its experiment, with every kind of event."""
     plan = make_plan(
         generations=GENERATIONS,
         repeats=3,
@@ -166,7 +166,7 @@ def check_step(plans: Plans, chain: ChainState, step: Any) -> None:
 
 
 def check_order(plans: Plans, chain: ChainState, order: AttemptOrder) -> None:
-    """Check the plan, and that the checkpoint exists that is continued, of the same generation."""
+    """Check the plan of an order, and that its checkpoint exists in the same generation."""
     assert plans.revisions[order.revision].duration in (order.chain.plan.duration, 3600.0)
     if order.origin is None:
         first = 1 if chain.branch is None else chain.branch.source.generation

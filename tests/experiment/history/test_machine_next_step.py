@@ -23,13 +23,13 @@ FORGETFUL = [AgentSpec("claude"), AgentSpec("opencode")]
 
 
 def follow(journal: Journal, retry: Retry = RETRY, **fields: Any) -> Next:
-    """Return what follows in the chain r1, which has one generation."""
+    """Return the next step of the chain r1, which has one generation."""
     plan = make_plan(**{"generations": 1, "repeats": 1, "retry": retry, **fields})
     return next_step(journal.plans(plan), plan.chains()[0])
 
 
 def decide(journal: Journal, retry: Retry = RETRY, **fields: Any) -> AttemptOrder:
-    """Return the attempt that follows in the chain r1."""
+    """Return the next attempt in the chain r1."""
     step = follow(journal, retry, **fields)
     assert isinstance(step, AttemptOrder)
     return step

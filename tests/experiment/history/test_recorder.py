@@ -1,4 +1,4 @@
-"""The recorder of lines and of the state that follows them."""
+"""The recorder of lines and of the resulting state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores of a generation, merged by name: no line removes what another has computed."""
+"""Scores of a generation, merged by name: a line replaces only the scores that it names."""
 
 from __future__ import annotations
 

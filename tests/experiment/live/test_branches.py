@@ -1,4 +1,4 @@
-"""Branches of a checkpoint: other agents with the same memory, in a world of their own."""
+"""Branches of a checkpoint: other agents with the same memory, in their own world."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ async def test_checkpoint_time_excludes_the_wait_for_an_idle_moment(alone: Scene
         saved = await attempt.checkpoint("periodic", lambda: 1.0, idle_wait=1.0)
         taken_s = anyio.current_time() - begun_at
     assert saved.mid_turn == ("Eko",)
-    assert 0.0 < saved.save_s < taken_s - 0.7  # it looks every 0.25 s
+    assert 0.0 < saved.save_s < taken_s - 0.7  # it checks every 0.25 s
 
 
 @looks_inside
@@ -196,7 +196,7 @@ async def test_a_world_stopped_by_another_program_counts_as_ended(alone: Scene) 
 
 @attrs.define
 class Neighbour:
-    """The first attempt, open in a task beside another one."""
+    """The first attempt, open in a task beside another attempt."""
 
     scene: Scene
     signals: list[Signal] = attrs.field(factory=list)
@@ -291,7 +291,7 @@ async def test_each_agent_gets_the_save_prompt_once_and_is_not_asked_to_continue
         await attempt.send(SAVE)
         await wait_until_done(attempt)
         await attempt.stop_agents()
-    assert {type(signal) for signal in scene.signals} == {AgentTurned}  # both stops were asked for
+    assert {type(signal) for signal in scene.signals} == {AgentTurned}  # both stops were requested
     assert [messages[-1] for messages in await scene.told(working)] == [SAVE] * 2
 
     again = scene.order(f"{FIRST}-r2", origin=refer(FIRST, boundary), phase="save")

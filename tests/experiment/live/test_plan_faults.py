@@ -130,7 +130,7 @@ command = { start = ["./bin/agent", "{prompt}"] }
     plan = await run_blocking(lambda: Plan.loads(text, base=tmp_path))
     assert programs(plan) == ["{workspace}/bin/agent"]
     assert await find_faults(plan, tmp_path) == ""
-    script(elsewhere / "bin/agent")  # the current directory is not that of the plan
+    script(elsewhere / "bin/agent")  # the current directory is not the directory of the plan
     assert await run_blocking(lambda: Plan.loads(text, base=tmp_path)) == plan
     own = script(tmp_path / "bin/agent")
     placed = await run_blocking(lambda: Plan.loads(text, base=tmp_path))

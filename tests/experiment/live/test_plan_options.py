@@ -25,7 +25,7 @@ SOURCE = CheckpointRef(chain="r1", generation=1, attempt=FIRST, file="a.ckpt", s
 
 
 class Started(Exception):
-    """A world would be started with these options."""
+    """Raised with the options with which a world would be started."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Started(Exception):
 
 
 class World:
-    """A world that starts nothing."""
+    """A world whose start only raises."""
 
     async def start(self, **options: Any) -> None:
         raise Started(options)

@@ -27,7 +27,7 @@ AGENTS: Mapping[str, Any] = {EKO: {"session_format": None}}
 
 
 def prepare(order: AttemptOrder, experiment: Path) -> Path:
-    """Make the run directory of an attempt, and return it."""
+    """Create the run directory of an attempt, and return it."""
     chain_dir = experiment / "chains" / "r1"
     Preparation(order, lambda _chain: chain_dir, experiment, lambda: None).run()
     return chain_dir / "runs" / order.attempt_id

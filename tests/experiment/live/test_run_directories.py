@@ -162,7 +162,7 @@ async def test_scored_attempt_is_moved_away_before_it_is_removed(
     )
 
     def discard(path: Path) -> None:
-        assert not run_dir.exists()  # else its world makes its control socket again
+        assert not run_dir.exists()  # otherwise its world creates its control socket again
         discard_tree(path)
 
     monkeypatch.setattr(live_backend, "discard_tree", discard)
@@ -172,7 +172,7 @@ async def test_scored_attempt_is_moved_away_before_it_is_removed(
         assert list(runs.iterdir()) == []
 
 
-# -- new ones -------------------------------------------------------------------------------
+# -- new run directories --------------------------------------------------------------------
 
 ATTEMPT = "exp-g002"
 

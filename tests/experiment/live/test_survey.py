@@ -1,4 +1,4 @@
-"""Every fault of an experiment is reported before anything of it starts."""
+"""Every fault of an experiment is reported before any part starts."""
 
 from __future__ import annotations
 

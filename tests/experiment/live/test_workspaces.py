@@ -1,4 +1,4 @@
-"""Workspaces of new attempts: what they inherit, and what they do not."""
+"""Workspaces of new attempts: inherited and excluded files."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def content(root: Path) -> set[str]:
-    """Return the files and links below a directory, but not those of the world."""
+    """Return the files and links below a directory, except for those of the world."""
     paths = {str(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir()}
     return {path for path in paths if not path.startswith("world/")}
 

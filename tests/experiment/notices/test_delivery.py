@@ -109,7 +109,7 @@ async def test_a_program_that_an_agent_may_have_written_is_not_run(tmp_path: Pat
 def serve(
     status: int = 200, headers: dict[str, str] | None = None, pem: Path | None = None
 ) -> Iterator[tuple[str, list[tuple[str, dict[str, str], bytes]]]]:
-    """Serve at an address; yield it, and the requests."""
+    """Serve at an address; yield the address and the requests."""
     requests: list[tuple[str, dict[str, str], bytes]] = []
 
     class Handler(http.server.BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""An orchestrator that is really killed around a notice: it is sent once, or not at all."""
+"""An orchestrator process is really killed around a notice, which is sent once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each pause, failure and end of an experiment is announced once, also over kills and resumes."""
+"""Each pause, failure and end of an experiment is announced once, even across kills and resumes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_LIMITS = {"min_free": None}
 
 
 class Told(Scene):
-    """A scene whose plans have commands that write down what they are told."""
+    """A scene whose plans have commands that record their notices."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
@@ -38,7 +38,7 @@ class Told(Scene):
         return super().plan(**{**hooks, **changes})
 
     def take(self) -> list[Mapping[str, Any]]:
-        """Return what the commands were told since the last call."""
+        """Return the notices that the commands got since the last call."""
         file = self.root / "told"
         text = file.read_text() if file.exists() else ""
         file.write_text("")
@@ -54,7 +54,7 @@ def scene(tmp_path: Path) -> Told:
 
 
 def cut_after(directory: Path, type_: str) -> None:
-    """Leave the journal as if the process had been killed after the last line of a type."""
+    """Cut the journal as if the process had been killed after the last line of a type."""
     journal = directory / "journal.jsonl"
     lines = journal.read_text().splitlines(keepends=True)
     last = max(n for n, line in enumerate(lines) if json.loads(line)["type"] == type_)

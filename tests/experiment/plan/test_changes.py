@@ -174,7 +174,7 @@ def test_every_field_of_a_plan_has_a_rule_for_changes(part: Any) -> None:
             agent = COMMAND if name == "command" else EKO
             old = SINGLE.but(agents=[agent])
             fields = {"agents": [agent.but(**fields)]}
-        # That a chain is gone is a change besides that of the field.
+        # A missing chain is reported in addition to the changed field.
         changes = [one for one in change(old, **fields) if one.field != "chains"]
         assert {one.kind for one in changes} == {kind}, name
 

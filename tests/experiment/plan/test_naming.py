@@ -221,7 +221,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 
 def lists(path: str) -> st.SearchStrategy[list[Any]]:
-    """Return lists of values of a path that remain different when they are numbers."""
+    """Return lists of values for a path that differ even as text."""
     return st.lists(VALUES[path], min_size=2, max_size=6, unique_by=lambda value: str(value))
 
 
@@ -237,7 +237,7 @@ CONDITION_NAMES = st.lists(
 
 
 def different(sweep: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """Leave out values that are equal as values of their field."""
+    """Drop values of a sweep that are equal to an earlier value."""
     return {path: [v for i, v in enumerate(vs) if v not in vs[:i]] for path, vs in sweep.items()}
 
 

@@ -1,4 +1,4 @@
-"""Errors for the author of a plan: in the words of TOML, with a correction."""
+"""Errors for the author of a plan, in TOML terms and with a correction."""
 
 from __future__ import annotations
 

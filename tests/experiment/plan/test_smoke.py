@@ -1,4 +1,4 @@
-"""The plan of a smoke run: what it keeps of a plan, and what it shortens."""
+"""The plan of a smoke run: kept and shortened parts of the original plan."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tests.experiment.journals import Journal, make_plan
 
 
 def make_journal() -> Journal:
-    """Return a journal of a generation with checkpoints at 3, 6, 8 and 8 seconds and a bit."""
+    """Return a journal of a generation with checkpoints at 3.02, 6.9, 8 and 8 seconds."""
     journal = Journal()
     attempt = journal.open("r1", 1)
     for kind, elapsed_s in [("periodic", 3.02), ("periodic", 6.9), ("boundary", 8.0), ("end", 8.0)]:

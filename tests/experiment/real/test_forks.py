@@ -35,7 +35,7 @@ ORIGINAL = "r1"
 
 
 class Fork:
-    """An experiment with one chain, which closes when it is said, and branches after one turn."""
+    """An experiment whose chain closes on request, and whose branches close after one turn."""
 
     def __init__(self, root: Path, *, sandbox: bool) -> None:
         checkpoint = {"every": 0.5, "keep": None, "idle_quiet": 0.0, "idle_wait": 10.0}
@@ -83,8 +83,8 @@ def check_branch(fork: Fork, name: str, source: Checkpoint, past: Path, prompt: 
     Args:
         fork: The fork.
         name: The branch.
-        source: Its checkpoint.
-        past: Where the checkpoint was loaded.
+        source: Checkpoint of the fork.
+        past: Directory into which the checkpoint was loaded.
         prompt: First message of the branch; None for the control.
     """
     trial, branch, original = fork.trial, fork.chain(name), fork.chain(ORIGINAL)
@@ -132,7 +132,7 @@ NUMBERS = [
     pytest.param((10,), id="two"),
     pytest.param((10, 20, 30), id="four"),
 ]
-"""What each agent adds in each branch except for the control."""
+"""Numbers that each agent adds in each branch except for the control."""
 
 
 @pytest.mark.thorough
@@ -168,7 +168,7 @@ async def test_branches_in_sandboxes_run_beside_the_original_and_do_not_touch_it
 def check_worlds(
     fork: Fork, source: Checkpoint, names: Sequence[str], numbers: Sequence[int]
 ) -> None:
-    """Check that each world has got the inputs of its own agents only."""
+    """Check that each world got the inputs of its own agents only."""
     record = fork.trial.record
     for name, number in zip(names, (None, *numbers), strict=True):
         assert inputs(fork, name) == ([] if number is None else [number] * 2)
@@ -209,7 +209,7 @@ async def test_branches_outside_sandboxes_run_one_by_one_after_the_original(
 
 
 def follow_each_other(attempts: Sequence[AttemptState]) -> bool:
-    """Return whether no attempt was opened while another was under way."""
+    """Return whether no attempt was opened while another was running."""
     spans = sorted((a.opened.seq, a.ending.seq if a.ending else math.inf) for a in attempts)
     return all(end < begin for (_, end), (begin, _) in itertools.pairwise(spans))
 
@@ -219,12 +219,12 @@ async def run(experiment: AsyncExperiment) -> None:
 
 
 def committed(experiment: AsyncExperiment) -> set[str | None]:
-    """Return the chains of which a generation is committed."""
+    """Return the chains with a committed generation."""
     return {line.chain for line in experiment.record.lines if line.type == "committed"}
 
 
 def checkpoints(experiment: AsyncExperiment) -> list[Any]:
-    """Return the checkpoints of the original, by which each agent has acted."""
+    """Return the checkpoints of the original made after each agent has acted."""
     return [
         line
         for line in experiment.record.lines

@@ -1,4 +1,4 @@
-"""Two worlds with two agents each, whose orchestrator is killed in the middle of a generation."""
+"""The orchestrator of two worlds with two agents each is killed in the middle of a generation."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ CHAINS = ("r1", "r2")
 
 @attrs.frozen
 class Killed:
-    """An experiment that was killed in its second generation, and run again.
+    """An experiment that was killed in its second generation and run again.
 
     Attributes:
         trial: The experiment.
-        before: The attempts at the second generation that were killed, by chain.
-        again: What the program said in the end, its exit status first.
+        before: The killed attempts at the second generation, by chain.
+        again: Exit status and output of the last run of the program.
     """
 
     trial: Trial
@@ -68,7 +68,7 @@ def saves(trial: Trial, chain: str) -> list[int]:
 def test_the_same_program_continues_an_experiment_that_was_killed_in_a_generation(
     tmp_path: Path,
 ) -> None:
-    # One test for all of it, since workers share no fixture, and this takes seconds.
+    # A single test covers all of this, since workers share no fixture, and it takes seconds.
     killed = kill_and_continue(tmp_path)
     assert killed.again == (0, {"status": "done", "text": ""})
     for chain in CHAINS:
@@ -180,7 +180,7 @@ def check_results(
 
 
 def check_processes(killed: Killed) -> None:
-    """Nothing is left running, and no world has been alive twice."""
+    """No process is left running, and no chain had two worlds at the same time."""
     assert not processes_in(killed.trial.root)
     for chain in CHAINS:
         place = killed.trial.chain_dir(chain)
@@ -189,7 +189,7 @@ def check_processes(killed: Killed) -> None:
 
 
 def check_keys(killed: Killed) -> None:
-    """No key is written anywhere, though every agent is given one by name."""
+    """No key is written anywhere, although every agent is given a key by name."""
     names = {name for spec in killed.trial.plan.agents for name in spec.env}
     assert names == KEYS.keys()
     keys = [key.encode() for key in KEYS.values()]

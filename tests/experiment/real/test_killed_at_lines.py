@@ -20,7 +20,7 @@ pytestmark = pytest.mark.needs("curl")
 
 KILLED = -signal.SIGKILL
 TURNS = 3
-"""Turns of each agent until a generation closes; with checkpoints in between."""
+"""Turns of each agent until a generation closes, with checkpoints in between."""
 
 
 @pytest.fixture
@@ -39,14 +39,14 @@ def make_trial(root: Path, generations: int, **more: Any) -> Trial:
 
 
 def choose_deaths(dice: random.Random, trial: Trial) -> Iterator[str]:
-    """Yield moments near the next lines of a journal, for ever."""
+    """Yield moments near the next lines of a journal, without end."""
     while True:
         number = len(trial.lines) + dice.randint(1, 12)
         yield f"{dice.choice(('before', 'after'))} {number}"
 
 
 def run_to_end(trial: Trial, *deaths: str) -> None:
-    """Run a program that is killed at moments, one after the other, and check what it leaves."""
+    """Run a program, killed at each moment in turn, to its end, and check the history."""
     statuses = [trial.run(death)[0] for death in deaths]
     assert set(statuses) <= {KILLED, 0}
     status, said = trial.run()
@@ -55,7 +55,7 @@ def run_to_end(trial: Trial, *deaths: str) -> None:
 
 
 def check_history(trial: Trial) -> None:
-    """Check that everything is as if nothing had been killed, except for the lost attempts."""
+    """Check that the history equals an undisturbed run, except for the lost attempts."""
     numbers = range(1, trial.plan.generations + 1)
     committed = Counter(line.generation for line in trial.lines if line.type == "committed")
     assert committed == dict.fromkeys(numbers, 1)
@@ -67,7 +67,7 @@ def check_history(trial: Trial) -> None:
     assert not list((trial.chain_dir("r1") / "runs").glob(".*"))
     for row in rows:
         check_generation(trial, row.generation)
-        assert row.scores == {"counter": len(AGENTS)}  # each has acted once in this history
+        assert row.scores == {"counter": len(AGENTS)}  # each agent has acted once in this history
         assert row.turns >= (TURNS + 1) * len(AGENTS)
 
 

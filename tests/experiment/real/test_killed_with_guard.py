@@ -1,4 +1,4 @@
-"""An orchestrator and its guard that are killed together: what they leave is ended by a resume."""
+"""An orchestrator and its guard are killed together: a resume ends the leftover processes."""
 
 from __future__ import annotations
 

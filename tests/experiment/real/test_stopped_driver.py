@@ -1,4 +1,4 @@
-"""A driver that was stopped while another took over its experiment, or whose file system hangs."""
+"""A driver is stopped while another takes over its experiment, or its file system hangs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def hang(write):
 for name in ("write", "pwrite", "fsync", "fdatasync"):
     setattr(os, name, hang(getattr(os, name)))
 """
-"""Lets each write below the directory of the trial hang from a moment on, as on NFS."""
+"""Makes every write below the directory of the trial hang from some moment on, as on NFS."""
 
 
 @pytest.mark.thorough

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.needs("curl")
 
 
 def make_trial(root: Path, turns: int = 5, **changes: Any) -> Trial:
-    """Make a trial with one agent and one generation, that closes after a number of turns."""
+    """Make a trial with one agent and one generation that closes after a number of turns."""
     trial = Trial.make(root, **{"agents": ["Eko"], "generations": 1, **changes})
     trial.close(1, turns)
     return trial
@@ -201,7 +201,7 @@ RENAMES = {
     "agent": ("cd ../..; mv Eko* elsewhere", 1, "has no transcript"),
     "link": ("mv ../session ../elsewhere; ln -s elsewhere ../session", 75, "cannot be read"),
 }
-"""What an agent does to its own directory, the exit status, and a part of the text."""
+"""Command of an agent on its own directory, the exit status, and a part of the message."""
 
 
 @pytest.mark.thorough

@@ -1,6 +1,6 @@
-"""Experiments of stand-in programs, run by processes of their own that a test kills.
+"""Experiments of stand-in programs, each run by its own process, which a test kills.
 
-The program is the same each time: it runs the plan of a directory, whatever was run before.
+The program is always the same: it runs the plan of a directory, regardless of earlier runs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ADDRESS = "$(grep -o 'http[^\"]*' ../world_access.json)"
 SAVE = "Save your memory now.\nRUN echo saved >> saves.txt"
 
 CUT_OFF = "Continue from where you left off."
-"""What Claude Code adds after a turn that was cut off by the save prompt."""
+"""Text that Claude Code adds after a turn that was cut off by the save prompt."""
 
 FIND_TESTS = f"""
 import sys
@@ -89,7 +89,7 @@ sys.exit(anyio.run(main))
 
 
 def act(number: int = 1, *, sandbox: bool = False) -> str:
-    """Return a message that has an agent add a number to the counter of its world."""
+    """Return a message that makes an agent add a number to the counter of its world."""
     address = "http://counter" if sandbox else _ADDRESS
     data = json.dumps({"type": "add", "data": number})
     return f"RUN curl -s -d '{data}' {address}/input"
@@ -109,7 +109,7 @@ except OSError:
     open(os.path.join(place, "alive-twice"), "w").close()
 os.execv(sys.argv[2], sys.argv[2:])
 """
-"""Runs a world, and leaves a file where another world of the same chain is alive."""
+"""Runs a world, and creates a file if another world of the same chain is running."""
 
 
 @attrs.frozen
@@ -119,8 +119,8 @@ class Trial:
     Attributes:
         root: Directory of everything.
         plan: The plan.
-        nodes: How many attempts have room on each node, by its name; None runs them in the program.
-        env: Further environment variables of the program.
+        nodes: Number of attempts that fit on each node, by name; None runs them in the program.
+        env: Additional environment variables of the program.
     """
 
     root: Path
@@ -142,12 +142,12 @@ class Trial:
         """Make a trial whose agents end turns quickly and act in their world once.
 
         Args:
-            root: Where; it exists.
+            root: Existing directory for everything.
             agents: Names of the agents.
-            faults: Faults of the agents, which their workspaces begin with.
+            faults: Faults of the agents, stored in their first workspaces.
             sandbox: Whether the agents have a sandbox.
-            nodes: How many attempts have room on each node of a cluster; None for no cluster.
-            **changes: Further fields of the plan.
+            nodes: Number of attempts that fit on each node of a cluster; None for no cluster.
+            **changes: Additional fields of the plan.
         """
         template = root / "template"
         template.mkdir()
@@ -195,8 +195,8 @@ class Trial:
         """Start the program.
 
         Args:
-            *deaths: Moments at which it kills itself: ``before 7`` or ``after scored``, by the
-                number or the type of a line.
+            *deaths: Moments at which it kills itself, by the number or the type of a line:
+                ``before 7`` or ``after scored``.
             wrapper: A command that runs the program.
         """
         return subprocess.Popen(
@@ -208,7 +208,7 @@ class Trial:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables that its program has, and each node of a cluster."""
+        """Environment variables of the program and of each cluster node."""
         (self.root / "scratch").mkdir(exist_ok=True)
         nodes = {} if self.nodes is None else {"TRIAL_NODES": json.dumps(self.nodes)}
         return {
@@ -218,7 +218,7 @@ class Trial:
         }
 
     def run(self, *deaths: str, wrapper: Sequence[str] = ()) -> tuple[int, dict[str, Any]]:
-        """Run the program to its end; return its exit status and what it said."""
+        """Run the program to its end; return its exit status and its output."""
         with self.start(*deaths, wrapper=wrapper) as program:
             output, _ = program.communicate()
         self.wait_for_silence()
@@ -235,15 +235,15 @@ class Trial:
         wait_until(lambda: not processes_in(self.root), what="no process is left")
 
     def close(self, generation: int, turns: int = 0) -> None:
-        """Have a generation closed at the end of a turn.
+        """Let a generation close at the end of a turn.
 
         Args:
             generation: Its number.
-            turns: Turns that each agent has in an attempt until then.
+            turns: Number of turns of each agent in an attempt before it closes.
         """
         (self.root / f"enough-{generation}").write_text(str(turns))
 
-    # -- what they leave --------------------------------------------------------------------
+    # -- results ----------------------------------------------------------------------------
 
     @property
     def directory(self) -> Path:
@@ -252,12 +252,12 @@ class Trial:
 
     @property
     def record(self) -> ExperimentRecord:
-        """The experiment as it is recorded."""
+        """The recorded experiment."""
         return read_experiment(self.directory)
 
     @property
     def lines(self) -> list[JournalLine]:
-        """The lines of its journal; none before there is one."""
+        """The lines of its journal; empty if the journal does not exist yet."""
         return read_lines(self.directory) if (self.directory / "journal.jsonl").exists() else []
 
     def chain_dir(self, chain: str) -> Path:
@@ -269,7 +269,7 @@ class Trial:
         return self.record.state.chains[chain].generations[generation].attempts
 
     def archive(self, checkpoint: Checkpoint) -> Path:
-        """Return the archive of a checkpoint, whose attempt has not failed."""
+        """Return the archive of a checkpoint whose attempt has not failed."""
         ref = checkpoint.ref
         return archive_path(self.chain_dir(ref.chain), ref.attempt, ref.file)
 
@@ -296,7 +296,7 @@ class Trial:
 
 
 def count_answers(transcript: Path) -> int:
-    """Return the number of turns that a transcript has in full."""
+    """Return the number of complete turns in a transcript."""
     records = map(json.loads, transcript.read_text().splitlines())
     messages = [
         record.get("message") or record.get("payload") or {}

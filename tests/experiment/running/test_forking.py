@@ -1,4 +1,4 @@
-"""Forks: their branches, and refused ones."""
+"""Forks: their branches, and refused forks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def make_chain(**agent: Any) -> Chain:
 
 
 def branch(journal: Journal, chain: Chain | None = None, **fork: Any) -> dict[str, Branch]:
-    """Return the branches of a fork by name, while the chain does not run."""
+    """Return the branches of a fork of a chain that is not running, by name."""
     planned = ForkRequest(source=find_source(journal), **fork)
     return dict(plan_fork(planned, chain or make_chain(), journal.state, ()))
 

@@ -1,4 +1,4 @@
-"""The beginning of an experiment, and what a changed plan means for one that stands."""
+"""Opening an experiment, and the effect of a changed plan on an existing experiment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def scene(tmp_path: Path) -> Scene:
 
 
 async def begin_with_long_save(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Create an experiment like earlier versions, whose save phase exceeds the generation."""
+    """Create an experiment as earlier versions did, with more saving time than its duration."""
     with monkeypatch.context() as earlier:
         earlier.setattr(opening, "require_time_to_work", lambda *_: None)
         async with scene.experiment(scene.plan(**LONG_SAVE)):
@@ -113,7 +113,7 @@ async def test_concurrent_forks_have_different_names(scene: Scene) -> None:
 
 
 async def fail(scene: Scene, **changes: Any) -> None:
-    """Run an experiment whose worlds do not start, until its chains have failed."""
+    """Run an experiment whose worlds cannot start, until its chains have failed."""
     faults: list[Fault | None] = [Fault(0, "world")] * 2
     scene.backend.faults = {"r1": [*faults], "opus-r1": [*faults], "fable-r1": [*faults]}
     outcome = await run(scene, scene.plan(retry={"attempts": 1}, **changes))

@@ -1,4 +1,4 @@
-"""Accounts that are limited: how long chains wait for them, and which of them tries."""
+"""Limited accounts: how long chains wait for them, and which chain probes them."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def test_paused_probing_chain_lets_another_probe() -> None:
 
     async def fill_and_pause(scheduler: Scheduler) -> None:
         await simulation.clock.sleep_until(200.0)
-        simulation.backend.free = 10  # so that the chain that tries finds no place
+        simulation.backend.free = 10  # so that the probing chain cannot start
         await simulation.clock.sleep_until(1000.0)
         (trying,) = (name for name in ("r1", "r2") if scheduler.accounts.is_probing(name))
         scheduler.pause(PauseRequest(reason="request", text="asked for"), [trying])

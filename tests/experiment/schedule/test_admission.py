@@ -1,4 +1,4 @@
-"""Places for attempts."""
+"""Admission of attempts to places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hooks of an experiment: whatever they do, a value or an error can be stored."""
+"""The hooks of an experiment always give a value or an error that can be stored."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class BlockingView:
 
 
 class Attempt:
-    """An attempt of which hooks see little."""
+    """A minimal attempt for hooks."""
 
     def view(self) -> View:
         return View()
@@ -110,7 +110,7 @@ async def test_an_error_of_a_score_is_one_line_with_file_and_line(score: Any, er
 
 
 class Unprintable:
-    """A value that cannot be shown."""
+    """A value whose ``repr`` fails."""
 
     def __repr__(self) -> str:
         raise ValueError
@@ -174,7 +174,7 @@ async def test_invalid_characters_in_texts_of_hooks_are_replaced() -> None:
     with pytest.raises(HookError) as caught:
         await Callbacks(stop=fail).stop(ATTEMPT)
     reason = await Callbacks(stop=stop).stop(ATTEMPT)
-    # As ASCII, since a half in the report of a failure would end the report.
+    # Compare as ASCII, since a lone surrogate would break the report of a failure.
     assert [ascii(text) for text in (scored, str(caught.value), reason)] == [
         rf"{{'error': 'ValueError: half \ufffd of a pair ({__file__}:{line})'}}",
         r"'ValueError: half \ufffd of a pair'",
@@ -240,7 +240,7 @@ async def test_a_thread_function_that_never_returns_is_abandoned(
     assert scored["error"].startswith("TimeoutError: it did not return within 0 s")
     released.set()
     await run_blocking(is_over.wait, HANG_S)
-    assert calls == [RuntimeError]  # its view does not work any longer
+    assert calls == [RuntimeError]  # its view no longer works
 
 
 @pytest.mark.parametrize("error", [SystemExit("enough"), KeyboardInterrupt()])

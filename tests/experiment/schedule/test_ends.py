@@ -18,13 +18,13 @@ SAVING_AT = 3300.0
 
 
 def pair(**changes: Any) -> Simulation:
-    """Return an experiment with two agents, of which only the first reports that it has ended."""
+    """Return an experiment with two agents; only the first agent reports that it has ended."""
     agents = [AgentSpec("claude", name=name) for name in ("Eko", "Moa")]
     return Simulation(make_plan(**changes).but(agents=agents))
 
 
 def commit(simulation: Simulation) -> JournalLine:
-    """Return the line with which the only generation was committed."""
+    """Return the line that committed the only generation."""
     check_history(simulation)
     (line,) = [line for line in simulation.journal.lines if line.type == "committed"]
     return line

@@ -1,4 +1,4 @@
-"""A generation over fakes: its steps, its end, and what continues after every interruption."""
+"""A generation over fakes: its steps, its end, and its continuation after interruptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever happens to an experiment, its history stays true: generated runs over fakes."""
+"""Generated runs over fakes: the history of an experiment stays consistent in every run."""
 
 from __future__ import annotations
 
@@ -128,13 +128,13 @@ PLANS = st.builds(
 
 
 def sum_ledgers(history: History) -> int:
-    """Return the tokens of all attempts, whatever their outcome."""
+    """Return the tokens of all attempts, regardless of their outcome."""
     ledgers = history.backend.ledgers.values()
     return sum(usage.output_tokens for ledger in ledgers for usage in ledger)
 
 
 def check_journal(history: History) -> None:
-    """Check the invariants after every run, however it ended."""
+    """Check the invariants that hold after every run, however it ended."""
     lines = history.journal.lines
     commits = Counter((line.chain, line.generation) for line in lines if line.type == "committed")
     assert max(commits.values(), default=1) == 1
@@ -155,9 +155,9 @@ def check_journal(history: History) -> None:
 
 
 def has_outlasted_hosts(history: History, script: RunScript) -> bool:
-    """Return whether the last run has waited until no host of an earlier one could live.
+    """Return whether the last run waited until no host of an earlier run could be alive.
 
-    A chain that is paused while it waits does not wait any longer.
+    A chain that is paused stops waiting.
     """
     is_paused = any(isinstance(what, PauseChains) for _, what in script.happenings)
     begun, ended = (
@@ -195,7 +195,7 @@ def check_rest(history: History) -> None:
 
 
 def check_committed(history: History) -> None:
-    """Check the facts about the generations that are committed."""
+    """Check the facts of the committed generations."""
     for chain in history.state.chains.values():
         for generation in chain.generations.values():
             branch = chain.branch
@@ -219,12 +219,12 @@ def check_generation(history: History, generation: GenerationState, branch: Bran
     if facts["ended_by"] == "duration" and branch is None:
         plan = find_plan(history, generation)
         active_s = plan.duration - (BEFORE_S if plan.save is not None else 0.0)
-        # Each attempt has at least a second.
+        # Each attempt runs for at least a second.
         assert 0 <= facts["elapsed_s"] - active_s <= lineage, attempt
 
 
 def find_plan(history: History, generation: GenerationState) -> Plan:
-    """Return the plan under which a generation was begun."""
+    """Return the plan under which a generation started."""
     revision = generation.attempts[0].revision
     assert all(attempt.revision == revision for attempt in generation.attempts)
     plan = history.plans[revision]
@@ -233,7 +233,7 @@ def find_plan(history: History, generation: GenerationState) -> Plan:
 
 
 def check_money(history: History, script: RunScript, spent_before: float) -> None:
-    """Check that a run has not spent more than its limit and what a turn costs."""
+    """Check that a run has not spent more than its limit plus the cost of a turn."""
     if script.dollars is None:
         return
     worlds = history.plan.limits.worlds
@@ -242,7 +242,7 @@ def check_money(history: History, script: RunScript, spent_before: float) -> Non
 
 
 async def play(plan: Plan, scripts: list[RunScript], *, has_score: bool) -> History:
-    """Play runs, then calm ones until everything is done; check the history on the way."""
+    """Play runs, then fault-free runs until everything is done; check the history after each."""
     history = History(plan, Callbacks(score_nothing if has_score else None))
     history.backend.turn_s = TURN_S
     for script in scripts:

@@ -1,4 +1,4 @@
-"""Room on a machine: chains that wait for it, attempts that lose it, and what a resume awaits."""
+"""Room on a machine: chains that wait for it, attempts that lose it, and waits of a resume."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def test_only_attempts_that_run_a_world_need_room(monkeypatch: pytest.Monk
 
 
 async def seq_of_end(score: Any) -> int:
-    """Return the number of the line of the checkpoint at the end."""
+    """Return the line number of the final checkpoint."""
     simulation = Simulation(make_plan(), Callbacks(score=score))
     assert await simulation.run()
     return next(line.seq for line in simulation.journal.lines if line.data.get("kind") == "end")
@@ -127,7 +127,7 @@ def test_errors_of_attempts_are_the_same_in_another_process() -> None:
     assert (type(other), other.failure, str(other)) == (ProviderError, failure, "no login")
 
 
-# -- the line, and what it makes a resume wait for ----------------------------------------------
+# -- recorded hosts, and the wait of a resume for them ------------------------------------------
 
 
 def opened(simulation: Simulation, chain: str = "r1") -> list[JournalLine]:
@@ -136,7 +136,7 @@ def opened(simulation: Simulation, chain: str = "r1") -> list[JournalLine]:
 
 
 async def kill_on_node(simulation: Simulation, step: str = "working") -> float:
-    """Kill an orchestrator after a step of the first attempt, on a node; return the time."""
+    """Kill an orchestrator after a step of its first attempt on a node; return the time."""
     simulation.backend.rooms["r1"] = NODE
     simulation.kill_at(["opened", "prepared", "working"].index(step) + 2, is_written=True)
     assert not await simulation.run()
@@ -147,7 +147,7 @@ async def kill_on_node(simulation: Simulation, step: str = "working") -> float:
 
 
 def seconds(simulation: Simulation, line: JournalLine) -> float:
-    """Return the time of a line by the clock."""
+    """Return the time of a line on the simulated clock."""
     at = parse_utc(line.at)
     assert at is not None
     return simulation.clock.monotonic() - (simulation.clock.utc() - at).total_seconds()

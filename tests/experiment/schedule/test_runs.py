@@ -1,4 +1,4 @@
-"""Facts that a run takes over from earlier runs: wall time and limited accounts."""
+"""Facts that a run takes from earlier runs: wall time and limited accounts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Score functions are imported from the directory that names them, and leave no trace."""
+"""Score functions are imported from the directory of their plan, and leave no files there."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ PLAN = PlannedChain(
 
 
 class Chain:
-    """A chain of two agents: its directory, and the lines that a journal would have."""
+    """A chain of two agents: its directory and the lines of its journal."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def rows(directory: Path, plan: Plan, journal: Journal, chain: str) -> list[dict[str, str]]:
-    """Write the files, and return the table of a chain."""
+    """Write the derived files, and return the table of a chain."""
     await DerivedFiles(directory, journal.plans(plan), journal.lines).flush()
     return read_table(directory, plan, chain)
 

@@ -15,7 +15,7 @@ HINT = "Get behind it."
 
 
 class Forks:
-    """A journal of chains whose generation 1 has a checkpoint, and of forks at it."""
+    """A journal of chains with a checkpoint in generation 1, and of forks of that checkpoint."""
 
     def __init__(self, *chains: str, **fields: Any) -> None:
         self.journal = Journal()
@@ -28,7 +28,7 @@ class Forks:
             attempt.write("scored", {"scores": {"points": 1000.0}}).commit([used(1)])
 
     def fork(self, chain: str, branches: Mapping[str | None, Sequence[float | None]]) -> None:
-        """Add branches: the points of each by its first message; None has not ended yet."""
+        """Add branches with the given points by first message; None marks an unfinished branch."""
         rounds = max(map(len, branches.values()))
         self._count += 1
         numbered = [
@@ -206,7 +206,7 @@ def test_an_experiment_without_branches_has_no_differences() -> None:
 
 
 def swept() -> Results:
-    """Return the results of two models with and without a workspace, a score missing."""
+    """Return the results of two models with and without a workspace; one score is missing."""
     sweep = {
         "agents.0.model": ["claude-fable-5", "claude-opus-4-8"],
         "inherit.workspace": [True, False],

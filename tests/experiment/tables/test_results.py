@@ -28,7 +28,7 @@ HOSTILE = 'a,"b"\r\n\x1b[2J=1+1 \ud800'
 
 
 def swept() -> Results:
-    """Return the results of two models in two repeats, with a score each; the last has failed."""
+    """Return the results of two models in two repeats, with a score each; the last failed."""
     journal = Journal()
     plan = make_plan(sweep={"agents.0.model": MODELS})
     for score, chain in enumerate(("fable-r1", "opus-r1", "fable-r2")):
@@ -64,7 +64,7 @@ def test_the_table_shows_every_generation() -> None:
 
 
 def rescored() -> Results:
-    """Return the results of two models, of which another version has scored one again."""
+    """Return the results of two models; a newer function version has rescored some generations."""
     journal = Journal()
     plan = make_plan(sweep={"agents.0.model": MODELS})
     for score, chain in enumerate(("fable-r1", "opus-r1", "fable-r2")):
@@ -124,7 +124,7 @@ def test_means_of_agents_are_grouped_by_agent_model_not_by_chain_model() -> None
 
 
 def long_names() -> Results:
-    """Return the results of chains with long names and reasons, and two scores."""
+    """Return the results of chains with long names, long reasons and two scores."""
     journal = Journal()
     sweep = {"agents.0.model": MODELS, "inherit.workspace": [True, False], "save.before": [60, 300]}
     plan = make_plan(repeats=1, sweep=sweep)

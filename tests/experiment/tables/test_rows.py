@@ -1,4 +1,4 @@
-"""The rows of an experiment are those that its journal records."""
+"""The rows of an experiment match its journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The status of an experiment: what each chain does, and how long the rest takes."""
+"""The status of an experiment: the state of each chain and the forecast."""
 
 from __future__ import annotations
 
