@@ -49,7 +49,7 @@ def require_no_link(*paths: Path) -> None:
     for path in paths:
         if _is_link(path):
             raise ClawbloxError(
-                f"{path} must not be a symbolic link, here to {path.readlink()}",
+                f"{path} must not be a symbolic link, but it points to {path.readlink()}",
                 hint="move the original to this place; the experiment's directory may be a link",
             )
 

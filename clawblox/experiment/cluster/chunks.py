@@ -64,7 +64,9 @@ class IncomingFile:
 
     def __init__(self, target: Path, size: int, sha256: str) -> None:
         if not 0 <= size <= MAX_DIGEST_BYTES:
-            raise TransferError(f"{target.name} cannot have {size} bytes")
+            raise TransferError(
+                f"{target.name} must have 0 to {MAX_DIGEST_BYTES} bytes, not {size}"
+            )
         self._target = target
         self._size = size
         self._sha256 = sha256
@@ -84,7 +86,7 @@ class IncomingFile:
         """
         if offset not in self._missing or len(data) != min(CHUNK_BYTES, self._size - offset):
             chunk = f"{len(data)} bytes at {offset}"
-            raise TransferError(f"{self._target.name} expects no chunk of {chunk}")
+            raise TransferError(f"{self._target.name} does not expect a chunk of {chunk}")
         write_all_at(self._partial.fd, data, offset)
         self._missing.remove(offset)
 
@@ -99,9 +101,9 @@ class IncomingFile:
             OSError: It cannot be read or published.
         """
         if self._missing:
-            raise TransferError(f"{self._target.name} lacks its chunk at {min(self._missing)}")
+            raise TransferError(f"{self._target.name} is missing its chunk at {min(self._missing)}")
         if not has_digest(Path(self._partial.path), self._sha256, check=check):
-            raise TransferError(f"{self._target.name} arrived without its digest {self._sha256}")
+            raise TransferError(f"{self._target.name} does not match its digest {self._sha256}")
         self._partial.publish(self._target, overwrite=True)
 
     def close(self) -> None:

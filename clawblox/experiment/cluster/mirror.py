@@ -206,7 +206,7 @@ class Mirror:
                 return
             with closing_fd(open_own(f"{directory}/{name}", os.O_WRONLY)) as fd:
                 if os.fstat(fd).st_size < growth.offset:
-                    raise FileNotFoundError(errno.ENOENT, "was cut", growth.name)
+                    raise FileNotFoundError(errno.ENOENT, "was truncated", growth.name)
                 write_all_at(fd, growth.data, growth.offset)
 
 

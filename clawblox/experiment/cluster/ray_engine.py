@@ -44,9 +44,9 @@ _OPTIONS: Mapping[str, Any] = {
 }  # fmt: skip
 _HINT = """\
 start a cluster with 'ray start --head' and use the address that it prints, or set RAY_ADDRESS; \
-if it requires a token, set RAY_AUTH_MODE=token and the token here, too"""
+if it requires a token, set RAY_AUTH_MODE=token and the token here too"""
 _OPEN = """\
-the cluster requires no token, so whoever reaches it can run programs on its nodes: \
+the cluster requires no token, so anyone who can reach it can run programs on its nodes: \
 set RAY_AUTH_MODE=token before 'ray start' on each node, and here"""
 _PLAIN = """\
 the cluster's network traffic is not encrypted: \

@@ -328,7 +328,9 @@ class RemoteAttempt:
     def _archive(self, file: str) -> Path:
         """Return the local path of an archive or snapshot with a name from a node."""
         if Path(file).name != file or file.startswith("."):
-            raise AttemptError("node", f"the node {self.node} gave an archive the name {file!r}")
+            raise AttemptError(
+                "node", f"the node {self.node} sent the invalid archive name {file!r}"
+            )
         return self.run_dir / "checkpoints" / file
 
     async def _receive(self, file: str, size: int, sha256: str) -> None:

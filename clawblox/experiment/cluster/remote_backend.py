@@ -361,6 +361,6 @@ def _require_same_build(there: Mapping[str, Any]) -> None:
         if here[name] != there[name]:
             raise AttemptError(
                 "setup",
-                f"{name} on the node {there['name']} is {there[name]}, and here {here[name]}:"
+                f"{name} is {there[name]} on the node {there['name']} but {here[name]} here:"
                 " install the same version",
             )

@@ -45,7 +45,7 @@ def scratch_dir() -> Path:
     facts = path.lstat()
     if facts.st_uid != os.getuid() or not stat.S_ISDIR(facts.st_mode) or facts.st_mode & 0o077:
         hint = f"remove it, or set {SCRATCH_ENV} to another directory"
-        raise ClawbloxError(f"{path} is not a directory that only this user may use", hint=hint)
+        raise ClawbloxError(f"{path} must be a directory that only this user can use", hint=hint)
     return path
 
 

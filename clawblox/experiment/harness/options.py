@@ -159,7 +159,7 @@ class GenerationOptions:
         if _has_run_here(directory):
             return self.changed_plan(read_experiment(directory).plan)
         if self.chains > 1:
-            hint = "leave out --parallel; a chain of the public script is a single one"
+            hint = "leave out --parallel; the public script continues a single chain"
             raise ConfigError("must be 1 to continue a single chain", key="--parallel", hint=hint)
         archive, imported = self.archive, None
         point = None if archive is None else find_resume_point(archive, agents=self.agents)

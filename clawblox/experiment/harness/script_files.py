@@ -123,7 +123,7 @@ def find_resume_point(archive: Path, *, agents: int) -> ResumePoint:
     recorded = _number(metadata, "agents_per_world", archive, default=len(names))
     if recorded != len(names):
         raise ConfigError(
-            f"must be {recorded} in the archive, and it has {len(names)}",
+            f"must be {recorded} in the archive, as recorded there, not {len(names)}",
             path=archive,
             key="agents",
         )

@@ -179,7 +179,7 @@ def _find_point(chain: Chain, archive: Path, *, last: int) -> ResumePoint:
     point = find_resume_point(archive, agents=len(agents))
     if point.generation <= last:
         raise ConfigError(
-            f"must be of a generation that is not complete, not of generation {point.generation}",
+            f"must be of an incomplete generation, not of generation {point.generation}",
             key="resume_from",
             value=str(archive),
             hint="clawblox experiment fork starts branches at such a checkpoint",

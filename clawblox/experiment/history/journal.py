@@ -257,7 +257,7 @@ def invalid_line(directory: Path, message: str) -> ClawbloxError:
         directory: The directory of the experiment.
         message: The line, and its fault.
     """
-    hint = "restore the file from a copy: no line of it can be left out"
+    hint = "restore the file from a copy: no line can be left out"
     return ClawbloxError(f"{directory / JOURNAL_NAME}: {message}", hint=hint)
 
 

@@ -337,7 +337,7 @@ class ExperimentState:
 
     def _begin(self, line: JournalLine) -> None:
         if line.seq != 1:
-            raise _contradiction(line, "an experiment begins in line 1")
+            raise _contradiction(line, "an experiment must start in line 1")
         self.plan_file = str(line.data.get("plan", self.plan_file))
 
     def _begin_run(self, line: JournalLine) -> None:

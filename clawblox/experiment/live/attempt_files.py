@@ -211,6 +211,6 @@ def require_agents(names: Sequence[str], count: int) -> None:
     """
     if [agent_index(name) for name in names] != list(range(count)):
         raise UsageError(
-            f"the archive has {len(names)} agents, and the plan has {count}",
-            hint="resume with the plan with which the archive was made",
+            f"the archive has {len(names)} agents, but the plan has {count}",
+            hint="resume with the plan that was used to make the archive",
         )

@@ -66,11 +66,11 @@ def find_world_faults(plan: Plan, chains: Iterable[Chain]) -> Iterator[ConfigErr
             continue
         if plan.seeds and not config.takes_reseed:
             yield ConfigError(
-                "must be left out: the world takes no seed, so they would have no effect",
+                "must be left out: the world takes no seed, so seeds would have no effect",
                 key="seeds",
                 value=list(plan.seeds),
-                hint="repeats = N makes N chains; [run] reseed = true in the world.toml of a world"
-                " that reads its seed",
+                hint="set repeats = N for N chains; if the world reads its seed, set reseed = true"
+                " under [run] in its world.toml",
             )
         yield from catch_fault(partial(_plan_start, config, spec), "world")
         if plan.cluster is None:  # otherwise the nodes' programs are used
@@ -185,7 +185,7 @@ def find_agent_faults(plan: Plan, spec: AgentSpec) -> Iterator[ConfigError]:
     driver, key = find_driver(spec.driver), f"agents.{spec.name}"
     if plan.retry.source == "checkpoint" and not driver.archives_conversation:
         yield ConfigError(
-            "cannot be continued from a checkpoint, which has no conversations of this driver",
+            "cannot be continued from a checkpoint: checkpoints lack this driver's conversations",
             key=f"{key}.driver",
             value=spec.driver,
             hint='retry.from = "template" restarts an interrupted generation',
@@ -193,10 +193,10 @@ def find_agent_faults(plan: Plan, spec: AgentSpec) -> Iterator[ConfigError]:
     is_priced = driver.reports_cost or (spec.model or "") in plan.prices
     if plan.limits.dollars is not None and not is_priced:
         yield ConfigError(
-            "has no cost: its program reports none, so limits.dollars would have no effect",
+            "has no known cost, as its program reports none: limits.dollars would have no effect",
             key=f"{key}.model",
             value=spec.model,
-            hint='add [prices."MODEL"], dollars per million tokens, or leave out limits.dollars',
+            hint='add [prices."MODEL"] in dollars per million tokens, or leave out limits.dollars',
         )
     try:
         can_continue = driver.can_continue(spec.command)
@@ -259,8 +259,8 @@ def find_money_faults(plan: Plan, chains: Iterable[Chain]) -> Iterator[ConfigErr
     )
     if limit is not None and (most := max(budgets, default=0.0)) >= limit:
         yield ConfigError(
-            f"must be more than ${most:g}, the budgets of the agents of a world",
+            f"must be more than ${most:g}, the total budget of the agents of a world",
             key="limits.dollars",
             value=limit,
-            hint="a generation starts only if the money covers its budgets",
+            hint="a generation starts only if the remaining money covers its budgets",
         )

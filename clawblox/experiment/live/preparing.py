@@ -160,14 +160,14 @@ class Preparation:
         path = find_archive(self._chain_dir(ref.chain), ref)
         if path is None or not has_digest(path, ref.sha256, check=self._check):
             raise AttemptError(
-                "start", f"the checkpoint {ref.file} of {ref.attempt} is gone, or was changed"
+                "start", f"the checkpoint {ref.file} of {ref.attempt} was removed or changed"
             )
         return path
 
     def _require_attempt(self, chain_dir: Path, attempt: str) -> Path:
         path = find_attempt(chain_dir, attempt)
         if path is None:
-            raise AttemptError("start", f"the run directory of {attempt} is gone")
+            raise AttemptError("start", f"the run directory of {attempt} no longer exists")
         return path
 
     def _load(self, ref: CheckpointRef, directory: Path) -> AttemptRecord:

@@ -176,7 +176,7 @@ def _find_disk_faults(plan: Plan, directory: Path) -> Iterator[ConfigError]:
     least, free = plan.limits.min_free, _free_bytes(directory)
     if least is not None and free < least:
         yield ConfigError(
-            f"must be at most {format_bytes(free)}, which are free, not {format_bytes(least)}",
+            f"must be at most {format_bytes(free)}, the free space, not {format_bytes(least)}",
             key="limits.min_free",
             hint="free some space, or choose a directory on another disk",
         )

@@ -95,7 +95,7 @@ async def run_command(words: Sequence[str], hook: str, notice: bytes, cwd: Path)
     text = clean_text(kept.decode(errors="replace").strip())
     output = f": {text}" if text else ""
     if end is None or stop.scope.cancelled_caught:
-        raise DeliveryError(f"it did not end within {DELIVERY_S:g} s, and was ended{output}")
+        raise DeliveryError(f"it did not end within {DELIVERY_S:g} s and was stopped{output}")
     if end.status != 0:
         how = f"status {end.status}" if end.signal is None else end.signal
         raise DeliveryError(f"it ended with {how}{output}")

@@ -44,8 +44,8 @@ def _check_address(value: object, key: str) -> None:
     expected = '"auto" or "host:port"'
     if isinstance(value, str) and value.startswith(_CLIENT):
         hint = (
-            "Ray's client has another interface: run the experiment on a node of the cluster, or "
-            "submit it as a job (ray job submit)"
+            "Ray's client has a different interface: run the experiment on a node of the cluster, "
+            "or submit it as a job (ray job submit)"
         )
         raise mismatch(key, expected, value, hint=hint)
     match = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
@@ -65,8 +65,8 @@ def _check_lease(value: object, key: str) -> None:
     if not _SHORTEST_LEASE_S <= check_duration(value, key) <= _LONGEST_LEASE_S:
         expected = f"{_SHORTEST_LEASE_S:g} to {_LONGEST_LEASE_S:g} seconds"
         hint = (
-            "a shorter lease ends healthy attempts when the network is slow for some seconds; "
-            "after a longer one, a lost node is noticed late"
+            "a shorter lease ends healthy attempts when the network is slow for a few seconds; "
+            "with a longer lease, a lost node is noticed later"
         )
         raise mismatch(key, expected, value, hint=hint)
 

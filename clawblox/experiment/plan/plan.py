@@ -128,7 +128,7 @@ def _to_save(value: Save | Mapping[str, Any] | None) -> Save | None:
     if to_optional(value) is None:
         return None
     if not isinstance(value, Save | Mapping):
-        hint = "leave it out for the usual message; False sends none"
+        hint = "leave it out for the default message; False sends none"
         raise mismatch("save", 'a table such as {"prompt": "…"}, or False', value, hint=hint)
     return build(Save, value, "save")
 
@@ -308,7 +308,7 @@ class Plan:
         if self.seeds and self.repeats != 1:
             raise ConfigError("must be left out with seeds", key="repeats", value=self.repeats)
         if self.inherit.world and not self.checkpoint.end:
-            problem = "must be true where worlds are inherited"
+            problem = "must be true if worlds are inherited"
             hint = "leave out checkpoint.end, or set inherit.world to false"
             raise ConfigError(problem, key="checkpoint.end", value=False, hint=hint)
         if self.cluster is not None:

@@ -100,7 +100,7 @@ def _check_address(text: str, key: str) -> None:
     if has_login:
         raise mismatch(
             key,
-            "an address without a name and a password, as plans are written to disk",
+            "an address without a user name and a password, as plans are written to disk",
             f"{parts.scheme}://…@{parts.hostname}",
-            hint="have a program send it, which reads the password from a file of yours",
+            hint="give a program that reads the password from your own file and sends the notice",
         )

@@ -61,7 +61,7 @@ def normalise_sweep(plan: Any, sweep: Mapping[str, Any]) -> Mapping[str, Any]:  
         for index, value in enumerate(normal[path]):
             if value in normal[path][:index]:
                 raise ConfigError(
-                    "must be different values; this one appears twice", key=key, value=value
+                    "must be different values; this value appears twice", key=key, value=value
                 )
     if math.prod(map(len, normal.values())) > MAX_CHAINS:
         raise ConfigError(f"must be at most {MAX_CHAINS} combinations", key="sweep")

@@ -381,7 +381,7 @@ def check_display_name(value: object, key: str) -> None:
     )
     if not is_name:
         expected = (
-            f"a letter, then letters, digits, '_', '-' or blanks, {_MAX_DISPLAY_CHARS} at most,"
+            f"a letter, then letters, digits, '_', '-' or spaces, {_MAX_DISPLAY_CHARS} at most,"
             " without '-r'"
         )
         raise mismatch(key, expected, value)
@@ -409,7 +409,7 @@ def check_names(value: object, key: str) -> None:
     Raises:
         ConfigError: The value is not such a tuple.
     """
-    hint = "give names only; the values are those of the environment at each start"
+    hint = "give names only; the values come from the environment at each start"
     if not isinstance(value, tuple):
         expected = "a list of names of environment variables"
         if isinstance(value, Mapping) and value:

@@ -280,7 +280,10 @@ class ExperimentRun:
                 with anyio.fail_after(max(lease.remaining_s - quarter_s, quarter_s)):
                     await run_abandonable(lambda _call: lease.require_held())
             except (LogChangedError, TimeoutError) as error:
-                _log.error("lease of an experiment lost", error=str(error) or "its files hang")
+                _log.error(
+                    "lease of an experiment lost",
+                    error=str(error) or "its file system does not respond",
+                )
                 self.cancel()
                 rest_s = float("inf") if isinstance(error, LogChangedError) else quarter_s
                 while rest_s > 0:  # longer if the file system recovers

@@ -147,7 +147,7 @@ async def record_branches(
             condition=lambda state: source.ref in {point.ref for point in state.checkpoints()},
         )
         if line is None:
-            message = "was removed meanwhile, as newer checkpoints were made"
+            message = "was removed during the fork, as newer checkpoints were made"
             raise ConfigError(message, key="source", value=source.ref.file)
 
 
@@ -219,8 +219,8 @@ def _require_separate_worlds(
         return
     names = ", ".join(outside)
     reason = (
-        f"{names} of {chain.name} ran outside a sandbox, so every branch knows its world by the"
-        " same address: in parallel, it would act in another world"
+        f"{names} of {chain.name} ran outside a sandbox, so every branch uses the same address"
+        " for its world: in parallel, a branch would act in the world of another"
     )
     if total > 1 and fork.parallel != 1:
         raise UsageError(reason, hint="parallel=1 runs the branches one after the other")

@@ -127,7 +127,7 @@ async def test_an_archive_that_arrives_damaged_is_not_a_checkpoint(alone: Scene)
         await alone.prepare(alone.order())
         async with alone.open(alone.order()) as attempt:
             await attempt.start()
-            with pytest.raises(ClawbloxError, match="arrived without its digest"):
+            with pytest.raises(ClawbloxError, match="does not match its digest"):
                 await attempt.checkpoint("periodic", lambda: 3.0, idle_wait=5.0)
             archives = alone.run_dir() / "checkpoints"
             assert not await run_blocking(lambda: list(archives.glob("*")))
@@ -152,7 +152,7 @@ async def test_hostile_names_from_a_node_are_refused(alone: Scene, name: str) ->
         await alone.prepare(alone.order())
         async with alone.open(alone.order()) as attempt:
             await attempt.start()
-            with pytest.raises(AttemptError, match="gave an archive the name") as raised:
+            with pytest.raises(AttemptError, match="sent the invalid archive name") as raised:
                 await attempt.checkpoint("periodic", lambda: 3.0, idle_wait=5.0)
             assert raised.value.cause == "node"
 
@@ -167,7 +167,7 @@ async def test_the_error_names_a_different_version_on_a_node(
     async with serving(made) as alone.backend:
         await alone.prepare(alone.order())
         with pytest.raises(
-            AttemptError, match=r"clawblox on the node .* and here 0\.0\.1"
+            AttemptError, match=r"clawblox is .* on the node .* but 0\.0\.1 here"
         ) as raised:
             async with alone.open(alone.order()):
                 raise AssertionError
@@ -186,7 +186,7 @@ async def test_failing_host_starts_are_retried_a_limited_number_of_times(
     monkeypatch.setenv("CLAWBLOX_SCRATCH", str(scratch.parent))
     made = make_remote_backend(alone.backend.directory, "chains", {})
     async with serving(made) as alone.backend:
-        with pytest.raises(ClawbloxError, match="only this user may use") as raised:
+        with pytest.raises(ClawbloxError, match="only this user can use") as raised:
             async with made.room(alone.order().chain):
                 raise AssertionError
     assert raised.value.hint is not None

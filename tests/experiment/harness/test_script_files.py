@@ -272,7 +272,9 @@ def test_an_archive_with_other_agents_is_refused(tmp_path: Path) -> None:
 def test_an_archive_that_lacks_agents_of_its_world_is_refused(tmp_path: Path) -> None:
     path = archive(tmp_path, "Eko-a0", agents_per_world=2)
     for agents in (1, 2):
-        with pytest.raises(ConfigError, match="agents: must be 2 in the archive, and it has 1"):
+        with pytest.raises(
+            ConfigError, match="agents: must be 2 in the archive, as recorded there, not 1"
+        ):
             find_resume_point(path, agents=agents)
 
 

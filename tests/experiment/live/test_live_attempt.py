@@ -467,7 +467,7 @@ async def test_checkpoint_of_a_failed_attempt_is_used_from_its_new_place(alone: 
     assert await alone.backend.prepare(again) == {"digests": {"checkpoint": saved.sha256}}
     for wrong in ({"file": "gone.ckpt"}, {"sha256": "0" * 64}):
         lost = alone.order(f"{FIRST}-r3", origin=attrs.evolve(origin, **wrong))
-        with pytest.raises(AttemptError, match="is gone, or was changed"):
+        with pytest.raises(AttemptError, match="was removed or changed"):
             await alone.backend.prepare(lost)
         assert not alone.run_dir(lost.attempt_id).exists()
     validated = await alone.backend.validate(alone.plan.chains()[0], FIRST)

@@ -81,7 +81,7 @@ def test_an_archive_without_a_world_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_archive_with_other_agents_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="the archive has 1 agents, and the plan has 2"):
+    with pytest.raises(UsageError, match="the archive has 1 agents, but the plan has 2"):
         load(tmp_path, {**WORLD, **WORKSPACE}, agents=2)
 
 

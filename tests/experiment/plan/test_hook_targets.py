@@ -77,6 +77,6 @@ def test_a_wrong_address_is_refused_without_its_path() -> None:
 
 
 def test_an_address_with_a_password_is_refused_without_showing_it() -> None:
-    with pytest.raises(ConfigError, match="without a name and a password") as caught:
+    with pytest.raises(ConfigError, match="without a user name and a password") as caught:
         plan("https://me:sk-secret@a.org/")
     assert "sk-secret" not in str(caught.value)

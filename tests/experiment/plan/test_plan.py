@@ -118,7 +118,7 @@ def test_false_means_none() -> None:
         ),
         (
             {"inherit": {"world": True}, "checkpoint": {"end": False}},
-            "checkpoint.end: must be true where worlds are inherited",
+            "checkpoint.end: must be true if worlds are inherited",
         ),
         (
             {"repeats": 9999, "sweep": {"duration": [1, 2]}},
@@ -149,7 +149,7 @@ def test_false_means_none() -> None:
         ),
         (
             {"sweep": {"duration": ["1h", 3600]}},
-            "sweep.duration: must be different values; this one appears twice",
+            "sweep.duration: must be different values; this value appears twice",
         ),
         ({"sweep": {"duration": 3}}, "sweep.duration: must be a list of at least one value, not 3"),
         ({"sweep": {"save.before": [-1]}}, "sweep.save.before: must be seconds, above 0"),

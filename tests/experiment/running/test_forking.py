@@ -137,6 +137,6 @@ async def test_a_checkpoint_that_is_removed_before_its_branches_are_recorded_is_
     written = MemoryJournal(SimulatedClock())
     lines: list[JournalLine] = []
     recorder = JournalRecorder(written, ExperimentState(journal.lines), lines.append)
-    with pytest.raises(ConfigError, match="was removed meanwhile"):
+    with pytest.raises(ConfigError, match="was removed during the fork"):
         await record_branches(recorder, source, branches)
     assert written.lines == lines == []
