@@ -106,17 +106,18 @@ def write_script(
     digest_ticks: Collection[int] = (),
     saved: dict[str, Any] | None = None,
 ) -> ReplayPlan:
-    """Write the script of a recording without an obstacle. Blocks.
+    """Write the script of a recording, up to its first obstacle if there is one. Blocks.
 
     Args:
         reader: The recording.
         script: The open file that the script is written to.
-        digest_ticks: Ticks for which digests of the state are wanted: another recording may begin
-            there.
-        saved: The snapshot in the save that a resumed recording began from; None if that is not
-            known. Where the world was given another seed, the new process begins with it.
+        digest_ticks: Ticks at which to compute digests of the state, because another recording may
+            start there.
+        saved: The snapshot from which the world resumed before this recording; None if unknown. If
+            the world was reseeded, the new process starts from this snapshot.
 
-    Returns: The comparison to make.
+    Returns:
+        The comparison to make.
 
     Raises:
         OSError: A file cannot be read or written.

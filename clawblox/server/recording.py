@@ -322,7 +322,8 @@ class RecordingWriter:
         Args:
             is_clean: Whether the world has ended in order; the last event is then ``end``.
 
-        Returns: The digest of the file; None after an error.
+        Returns:
+            The digest of the file; None after an error.
         """
         is_rest_known = any(value is not None for value in self._fingerprints)
         if is_rest_known and not self._frames_on_request:

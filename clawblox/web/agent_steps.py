@@ -172,7 +172,7 @@ class StepDrawer:
         return element("div", at, did, class_="step", id=place)
 
     def _draw_time(self, step: Step, view: AgentView) -> Markup | None:
-        """Return the simulated time of a step, for a look or an input from the recording."""
+        """Return the simulated time of a step, linked to the recording; None if unknown."""
         requests = (read_world_call(one["arguments"], self._address) for one in read_calls(step))
         request = next(requests, None)
         sent = request.words if request and request.verb in _SENDING else ""

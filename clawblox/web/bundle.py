@@ -98,7 +98,7 @@ def write_bundle(
     if not bundle.parent.is_dir():
         hint = "create its parent directory first"
         raise ConfigError("must be in a directory", key="bundle", value=str(bundle), hint=hint)
-    # The site looks only once, so that all pages are consistent.
+    # The site scans only once, so that all pages are consistent.
     site = Site(root, clock=lambda: 0.0)
     outgoing = Outgoing(root, [one.dir for run in site.runs() for one in run.agents], redact=redact)
     sweep_partials(bundle.parent)

@@ -40,7 +40,7 @@ from clawblox.world_keys import CONFIG_NAME
 _ID_DIGITS: Final = 10
 _MAX_RECORDS: Final = 4
 _SHARE: Final = 20
-"""Each kind of look takes at most 1/20 of the time."""
+"""Each kind of scan takes at most 1/20 of the time."""
 _CHANGED: Final = 2
 """Index in a stamp of the time of the latest change, in nanoseconds since 1970."""
 _SETTLED_NS: Final = 2_000_000_000
@@ -68,7 +68,7 @@ def first(found: Iterable[_T], why: str) -> _T:
 
 @attrs.frozen
 class RunSummary:
-    """A run directory at the time of the last look.
+    """A run directory at the time of the last scan.
 
     Attributes:
         ident: Its name in addresses.
@@ -132,12 +132,12 @@ class Site:
         self._lock = threading.Lock()
         self._search = RunSearch(self.root)
         self._looks = {
-            self._look_at_ended: 10.0,
-            self._look_at_live: 0.5,
+            self._scan_ended: 10.0,
+            self._scan_live: 0.5,
             self._search_again: 5.0,
-            self._look_at_experiments: 0.5,
+            self._scan_experiments: 0.5,
         }
-        """Minimum seconds between two looks of a kind."""
+        """Minimum seconds between two scans of a kind."""
         self._due: dict[Callable[[], None], float] = {}
         self._runs: dict[Path, tuple[_Stamps, RunSummary | None]] = {}
         """A live run has no stamps and is always read again; None in place of an unreadable run."""
@@ -150,20 +150,20 @@ class Site:
         Time, memory and speed of processes do not count.
         """
         with self._lock:
-            self._look()
+            self._scan()
             return self._version
 
     def runs(self) -> Sequence[RunSummary]:
         """Return the runs: live runs first, then the latest."""
         with self._lock:
-            self._look()
+            self._scan()
             runs = [run for _, run in self._runs.values() if run is not None]
         return sorted(runs, key=lambda run: (run.is_live, run.latest), reverse=True)
 
     def experiments(self) -> Sequence[ExperimentOverview]:
         """Return the experiments, latest first."""
         with self._lock:
-            self._look()
+            self._scan()
             overviews = [overview for _, overview in self._experiments.values()]
         return sorted(overviews, key=lambda overview: overview.changed_at or "", reverse=True)
 
@@ -223,7 +223,7 @@ class Site:
         """Return the name of a path in addresses."""
         return identify(self.name(path))
 
-    def _look(self) -> None:
+    def _scan(self) -> None:
         """Refresh the entries whose check is due."""
         for look, least_s in self._looks.items():
             begun = self._clock()
@@ -246,11 +246,11 @@ class Site:
             del known[gone]
             self._version += 1
 
-    def _look_at_ended(self) -> None:
+    def _scan_ended(self) -> None:
         known = self._runs.items()
         self._read([path for path, (stamps, _) in known if stamps != _stamp_files(stamps)])
 
-    def _look_at_live(self) -> None:
+    def _scan_live(self) -> None:
         self._read([path for path, (stamps, _) in self._runs.items() if not stamps])
 
     def _read(self, directories: Sequence[Path]) -> None:
@@ -270,7 +270,7 @@ class Site:
         part, agents = find_experiment_part(directory), read_agents(directory)
         return RunSummary(identify(name), name, directory, run, agents, part)
 
-    def _look_at_experiments(self) -> None:
+    def _scan_experiments(self) -> None:
         for directory in self._search.experiments:
             process = find_experiment_owner(directory), find_experiment_host(directory)
             stamp = _stamp_experiment(directory), process

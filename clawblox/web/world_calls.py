@@ -126,7 +126,7 @@ def _parse(text: str) -> dict[str, Any]:
 
 
 def read_time(answer: str) -> float | None:
-    """Return the simulated time in the answer to a look or an input; None if it has none."""
+    """Return the simulated time in an answer to an observation or an input, or None."""
     return finite_number(_parse_answer(answer).get("time"))
 
 
@@ -144,7 +144,7 @@ class Observed:
     _last: Mapping[str, Any] | None = None
 
     def describe(self, answer: str) -> str:
-        """Return an answer to a look or an input on one line, as changes or in full."""
+        """Return the answer to an observation or an input on one line, as changes or in full."""
         seen, last = _parse_answer(answer), self._last
         if not seen.keys() & _CLOCKS:
             return format_inline(seen, max_chars=_MAX_WORDS) if seen else ""

@@ -85,7 +85,7 @@ class LiveTable(Display, Generic[Seen]):
                 await self._rest((time.monotonic() - begun_at) / _MAX_SHARE)
 
     async def _rest(self, least_s: float) -> None:
-        """Wait between two looks; draw changes that keys cause in the meantime."""
+        """Wait until the next refresh; draw changes that keys cause in the meantime."""
         begun_at, shortest_s = time.monotonic(), max(_SHORT_REST_S, least_s)
         while True:
             whole_s = shortest_s if self._has_news else shortest_s + _LONG_REST_S - _SHORT_REST_S
