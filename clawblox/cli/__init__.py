@@ -24,7 +24,6 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import click
@@ -192,7 +191,7 @@ def _replace_closed_streams() -> None:
     """Open the null device for closed standard streams, so that no other file gets their number."""
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
-            stream = Path(os.devnull).open("w" if fd else "r")  # noqa: SIM115 - stays open
+            stream = open(os.devnull, "w" if fd else "r")  # noqa: PTH123, SIM115 - stays open
             os.set_inheritable(stream.fileno(), True)
             setattr(sys, name, stream)
 

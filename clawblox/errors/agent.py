@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from clawblox.errors.general import VALUE_CHARS, ClawbloxError, shorten
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ErrorKind: TypeAlias = Literal[
     "auth", "rate_limit", "overloaded", "invalid", "model", "crash", "resume", "stall", "limit"

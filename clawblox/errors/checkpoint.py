@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from clawblox.errors.general import ClawbloxError, shorten
 from clawblox.printable import printable_name
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from clawblox.results import Finding
-import contextlib
-from collections.abc import Iterator
 
 _SHOWN_FINDINGS = 20
 _ENTRY_CHARS = 60

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from clawblox.printable import join_choices, printable_lines
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from clawblox.results import PlanChange
 
 

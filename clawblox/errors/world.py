@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clawblox.errors.general import VALUE_CHARS, ClawbloxError, shorten
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from clawblox.results import ProcessExit
 
 
