@@ -5,13 +5,13 @@ binds another address. Or a wrapper that does not exec keeps the socket that the
 inherit. If the state can still change, it is reported as a warning and does not end the start.
 
 Later, a program may close its port and continue, or a wrapper may continue after the end of its
-server; in both cases there is no exit to wait for. All instances of an event loop share each
-reading of the machine's sockets.
+server; in both cases there is no exit to wait for. One task, :func:`watch_listeners`, checks all
+instances of an event loop with the same reading of the machine's sockets.
 """
 
 from __future__ import annotations
 
-import math
+import itertools
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Final
@@ -47,15 +47,13 @@ _IN_USE: Final = re.compile(r"address (is )?already in use|EADDRINUSE", re.IGNOR
 _PORT: Final = re.compile(r"(?:[:,] ?|\bport[ =])(\d{4,5})\b")
 """A port in such an error, after an address or the word ``port``."""
 _SHOWN = 3
-LOOK_INTERVAL_S = 5.0
-"""Seconds between two checks while the instance listens."""
-GONE_INTERVAL_S = 1.0
-"""Seconds between two checks while the instance does not listen."""
+CHECK_INTERVAL_S = 1.0
+"""Seconds between two checks of an instance that does not listen."""
+LISTENING_INTERVAL = 5
+"""Number of these intervals between two checks of an instance that listens."""
 GONE_AFTER_S: Final = 10
 """Number of checks without a listener after which it counts as gone, about one per second. Time in
 which this process was not running does not count."""
-_FRESH_S: Final = 0.5
-"""Maximum age in seconds at which the reading for another instance is reused."""
 
 
 class Obstacle(msgspec.Struct, frozen=True):
@@ -157,30 +155,43 @@ def find_elsewhere(host: str, port: int, leader: int, processes: Iterable[Proc])
     return Obstacle(f"it listens on {shown} instead of {join_address(address, port)}", hint)
 
 
+async def watch_listeners() -> None:
+    """Check the listeners of all instances of this event loop, until cancelled.
+
+    Each world runs this, and one of them at a time checks for all.
+
+    Cancellation: waits for a running check.
+    """
+    await _current_listeners().check_repeatedly()
+
+
 class _Listeners:
-    """The listening sockets of this machine, read once for several instances."""
+    """The watches of an event loop.
+
+    Attributes:
+        watches: The watches, each with the function that ends its wait.
+    """
 
     def __init__(self) -> None:
-        self._lock = anyio.Lock()
-        self._read_at = -math.inf
-        self._by_port: dict[int, list[Listener]] = {}
+        self.watches: dict[ListenerWatch, Callable[[], None]] = {}
+        self._is_checking = anyio.Lock()
 
-    async def at(self, host: str, port: int) -> set[int]:
-        """Return the inodes of the sockets that serve connections to ``host`` and ``port``.
+    async def check_repeatedly(self) -> None:
+        """Check the watches until cancelled, while no other task does."""
+        async with self._is_checking:
+            for number in itertools.count():
+                await anyio.sleep(CHECK_INTERVAL_S)
+                with _log.contain("listeners not checked", expected=(OSError,)):
+                    await self._check(is_for_all=number % LISTENING_INTERVAL == 0)
 
-        Raises:
-            OSError: The sockets cannot be read, for lack of file descriptors.
-        """
-        if self._is_old():
-            async with self._lock:
-                if self._is_old():  # otherwise another task has read them
-                    self._by_port = await run_blocking(_read_listeners)
-                    self._read_at = anyio.current_time()
-        listeners = self._by_port.get(port, ())
-        return {listener.inode for listener in listeners if serves(listener, host)}
-
-    def _is_old(self) -> bool:
-        return anyio.current_time() - self._read_at >= _FRESH_S
+    async def _check(self, *, is_for_all: bool) -> None:
+        due = [watch for watch in self.watches if is_for_all or watch.is_urgent]
+        if not due:
+            return
+        by_port = await run_blocking(_read_listeners)
+        for watch in due:
+            if await watch.is_over(by_port.get(watch.port, ())) and watch in self.watches:
+                self.watches[watch]()
 
 
 def _read_listeners() -> dict[int, list[Listener]]:
@@ -190,17 +201,11 @@ def _read_listeners() -> dict[int, list[Listener]]:
     return by_port
 
 
-def _time_until_shared(interval_s: float, now: float) -> float:
-    """Return the time until the next check that all instances share, at least half an interval."""
-    left_s = interval_s - now % interval_s
-    return left_s if left_s > interval_s / 2 else left_s + interval_s
-
-
 _current_listeners = per_loop(_Listeners)
-"""Returns the listeners shared by all instances of this event loop."""
+"""Returns the watches of all instances of this event loop."""
 
 
-class ListenerWatch(msgspec.Struct):
+class ListenerWatch(msgspec.Struct, eq=False):
     """Watches the listening socket of an instance.
 
     Args:
@@ -209,6 +214,9 @@ class ListenerWatch(msgspec.Struct):
         mark: Marks its processes.
         pid: The world's own process.
         is_proven: Whether the ownership of its socket was confirmed a moment ago.
+
+    Attributes:
+        is_urgent: Whether it was not listening at the last check, or was never checked.
     """
 
     host: str
@@ -216,43 +224,67 @@ class ListenerWatch(msgspec.Struct):
     mark: Mark
     pid: int
     is_proven: bool
+    is_urgent: bool = True
+    _is_visible: bool | None = None
+    _misses: int = 0
+    _defect: Exception | None = None
     _own: Collection[int] | None = None
 
     async def wait_gone(self, wait_exit: Callable[[], Awaitable[object]]) -> bool:
         """Wait until no process of the instance has listened for :data:`GONE_AFTER_S`.
 
         An instance whose sockets are invisible to this process, in another network namespace, never
-        counts as gone unless its socket was seen before.
+        counts as gone unless its socket was seen before. :func:`watch_listeners` must be running.
 
         Args:
-            wait_exit: Waits for the exit of the world; it is cancelled and called again. No task of
-                its own checks the socket, because every instance would need one.
+            wait_exit: Waits for the exit of the world; it is cancelled when the listener is gone.
 
         Returns:
             Whether the listener is gone; False if the world has ended.
 
+        Raises:
+            Exception: A defect in a check of this instance; the others are checked as before.
+
         Cancellation: has no effect.
         """
-        is_visible = self.is_proven or await run_blocking(can_list_sockets, self.pid)
-        misses = 0
-        while misses <= GONE_AFTER_S:
+        watches = _current_listeners().watches
+        with anyio.CancelScope() as scope:
+            watches[self] = scope.cancel
             try:
-                has_listener = await self._has_listener()
-            except (
-                OSError
-            ) as error:  # a lack of descriptors in this process is not a fault of the world
-                _log.warning("listener not checked", error=str(error))
-            else:
-                is_visible |= has_listener
-                misses = 0 if has_listener or not is_visible else misses + 1
-            interval_s = GONE_INTERVAL_S if misses else LOOK_INTERVAL_S
-            with anyio.move_on_after(_time_until_shared(interval_s, anyio.current_time())):
                 await wait_exit()
                 return False
+            finally:
+                del watches[self]
+        if self._defect is not None:
+            raise self._defect
         return True
 
-    async def _has_listener(self) -> bool:
-        inodes = await _current_listeners().at(self.host, self.port)
+    async def is_over(self, listeners: Iterable[Listener]) -> bool:
+        """Return whether the wait must end: the listener is gone, or its check has a defect.
+
+        Args:
+            listeners: The sockets that listen on the port now.
+        """
+        try:
+            return await self._is_gone(listeners)
+        except OSError as error:  # a lack of descriptors in this process, not a fault of the world
+            _log.warning("listener not checked", error=str(error))
+            return False
+        except Exception as error:  # noqa: BLE001 - raised in the task of the instance
+            self._defect = error
+            return True
+
+    async def _is_gone(self, listeners: Iterable[Listener]) -> bool:
+        if self._is_visible is None:
+            self._is_visible = self.is_proven or await run_blocking(can_list_sockets, self.pid)
+        inodes = {listener.inode for listener in listeners if serves(listener, self.host)}
+        has_listener = await self._owns(inodes)
+        self._is_visible |= has_listener
+        self._misses = 0 if has_listener or not self._is_visible else self._misses + 1
+        self.is_urgent = self._misses > 0
+        return self._misses > GONE_AFTER_S
+
+    async def _owns(self, inodes: set[int]) -> bool:
         if not inodes:
             return False
         if self._own is None and self.is_proven:

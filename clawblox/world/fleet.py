@@ -30,6 +30,7 @@ from clawblox.instance.failures import start_stopped
 from clawblox.instance.launch import Launch, new_run_id, plan_attach, plan_launch
 from clawblox.instance.launcher import Launcher
 from clawblox.instance.lifecycle import FAILED_START_GRACE_S
+from clawblox.instance.listening import watch_listeners
 from clawblox.instance.local import LocalInstance, watch_memory
 from clawblox.instance.ramp import current_ramp
 from clawblox.instance.supervisor import Supervisor
@@ -132,14 +133,13 @@ class Fleet(KnownInstances):
             self._launcher.opened(),
             self.tasks,
         ):
-            self._services.start_soon(watch_logs, self._find_logs, self._max_log_bytes)
-            self._services.start_soon(watch_loop, self._note_lag)
-            self._services.start_soon(
-                watch_records, lambda: [handle.instance for handle in self.all]
-            )
-            self._services.start_soon(
-                watch_memory,
-                lambda: {handle.instance: handle.supervisor.end_at_limit for handle in self.all},
+            start = self._services.start_soon
+            start(watch_logs, self._find_logs, self._max_log_bytes)
+            start(watch_loop, self._note_lag)
+            start(watch_listeners)
+            start(watch_records, lambda: [handle.instance for handle in self.all])
+            start(
+                watch_memory, lambda: {it.instance: it.supervisor.end_at_limit for it in self.all}
             )
             yield self
 

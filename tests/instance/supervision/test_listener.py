@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from anyio.to_thread import run_sync
 
 from clawblox import AsyncWorld, WorldExitedError
 from clawblox.instance import listening
-from clawblox.instance.listening import GONE_AFTER_S, ListenerWatch
+from clawblox.instance.listening import GONE_AFTER_S, ListenerWatch, watch_listeners
 from clawblox.system.process_tree import Mark, read_start_time
 from clawblox.system.sock_diag import Listener
 from tests.instance.supervision.support import LIFE, now
@@ -36,9 +36,8 @@ REASON = r"none of its processes has listened on port \d+ for 10 s, although pid
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove the delays between checks."""
-    monkeypatch.setattr(listening, "LOOK_INTERVAL_S", 0.01)
-    monkeypatch.setattr(listening, "GONE_INTERVAL_S", 0.01)
-    monkeypatch.setattr(listening, "_FRESH_S", 0.0)
+    monkeypatch.setattr(listening, "CHECK_INTERVAL_S", 0.01)
+    monkeypatch.setattr(listening, "LISTENING_INTERVAL", 1)
 
 
 @pytest.mark.usefixtures("quick")
@@ -103,6 +102,21 @@ async def test_detached_world_with_a_closed_port_is_ended_on_attach(
 
 
 @pytest.mark.usefixtures("quick")
+async def test_listeners_are_checked_after_another_world_of_the_loop_has_closed(
+    tmp_path: Path, run: Path
+) -> None:
+    directory = make_world(tmp_path)
+    async with AsyncWorld(dir=directory) as world, world.events() as events:
+        async with AsyncWorld(dir=directory) as first:
+            await first.start(run_dir=tmp_path / "first")
+            (started,) = await world.start_many(1, run_dir=run)
+        await past(events)
+        assert ask(started.port, "POST", "/__close-listener").status == 200
+        seen = await until(events, "exited", ["w000"])
+        assert kinds(seen, "w000")[-2:] == ["halted", "exited"]
+
+
+@pytest.mark.usefixtures("quick")
 async def test_world_that_may_stop_listening_continues(tmp_path: Path, run: Path) -> None:
     watched = []
 
@@ -146,6 +160,13 @@ async def make_watch(pid: int, port: int, *, is_proven: bool) -> ListenerWatch:
     return ListenerWatch("127.0.0.1", port, mark, pid, is_proven)
 
 
+async def wait_gone(watch: ListenerWatch) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch_listeners)
+        assert await watch.wait_gone(anyio.sleep_forever)
+        tasks.cancel_scope.cancel()
+
+
 MISSES = GONE_AFTER_S + 1
 
 
@@ -164,7 +185,7 @@ async def test_only_consecutive_checks_without_a_listener_count(
 ) -> None:
     table = Table(iter([*looks, [7]]), 20001)
     monkeypatch.setattr(listening, "_read_listeners", table.read)
-    await (await make_watch(os.getpid(), 20001, is_proven=True)).wait_gone(anyio.sleep_forever)
+    await wait_gone(await make_watch(os.getpid(), 20001, is_proven=True))
     assert table.count == len(looks)
 
 
@@ -176,8 +197,52 @@ async def test_world_with_an_invisible_network_is_not_gone_unless_its_listener_w
     table = Table(iter([*looks, [7]]), 20001)
     monkeypatch.setattr(listening, "_read_listeners", table.read)
     monkeypatch.setattr(listening, "can_list_sockets", lambda pid: False)
-    await (await make_watch(os.getpid(), 20001, is_proven=False)).wait_gone(anyio.sleep_forever)
+    await wait_gone(await make_watch(os.getpid(), 20001, is_proven=False))
     assert table.count == len(looks)
+
+
+class BrokenWatch(ListenerWatch):
+    async def _is_gone(self, listeners: Iterable[Listener]) -> bool:
+        raise RuntimeError("a defect")
+
+
+@pytest.mark.usefixtures("quick")
+async def test_defect_in_one_check_ends_its_wait_and_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listening, "_read_listeners", dict)
+    sound = await make_watch(os.getpid(), 20001, is_proven=True)
+    broken = BrokenWatch(sound.host, 20002, sound.mark, sound.pid, is_proven=True)
+    failed = anyio.Event()
+
+    async def fail() -> None:
+        with pytest.raises(RuntimeError, match="a defect"):
+            await broken.wait_gone(anyio.sleep_forever)
+        failed.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(fail)
+        await wait_gone(sound)
+        await failed.wait()
+
+
+async def test_only_urgent_watches_are_checked_in_each_interval(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listening, "CHECK_INTERVAL_S", 0.0)
+    monkeypatch.setattr(listening, "LISTENING_INTERVAL", 3)
+    table = Table(iter([[7], [7], *[[]] * MISSES]), 20001)
+    monkeypatch.setattr(listening, "_read_listeners", table.read)
+    pauses = []
+    sleep = anyio.sleep
+
+    async def note(delay: float) -> None:
+        pauses.append(table.count)
+        await sleep(delay)
+
+    monkeypatch.setattr(listening.anyio, "sleep", note)
+    await wait_gone(await make_watch(os.getpid(), 20001, is_proven=True))
+    assert pauses[:8] == [0, 1, 1, 1, 2, 2, 2, 3]
 
 
 @pytest.fixture
@@ -235,7 +300,7 @@ async def test_new_socket_counts_if_it_belongs_to_the_world(
     ended = anyio.Event()
 
     async def watch() -> None:
-        await (await make_watch(process.pid, port, is_proven=True)).wait_gone(anyio.sleep_forever)
+        await wait_gone(await make_watch(process.pid, port, is_proven=True))
         ended.set()
 
     async def wait_looks() -> None:
