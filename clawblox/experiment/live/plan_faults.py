@@ -145,7 +145,7 @@ def find_world_notes(spec: WorldSpec) -> Iterator[str]:
     config = read_world_config(find_world_dir(spec.dir))
     if spec.record and not _mentions_recording(config):
         yield (
-            f"world.record is true, and nothing in {spec.dir_name} shows that it can record itself:"
+            f"world.record is true, but nothing in {spec.dir_name} shows that it can record itself:"
             ' [run] recorder = "clawblox" in its world.toml lets clawblox record what agents do'
         )
 

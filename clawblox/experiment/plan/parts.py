@@ -90,7 +90,7 @@ _CONDITION_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,37}")
 _PROMPT: Final = checked(check_prompt)
 _ANY_SECONDS: Final = checked(check_duration, may_be_zero=True)
 _NO_LIMIT: Final = {HINT: LEFT_OUT}
-_OWN_PROGRAM: Final = 'a program of your own has driver = "command", and the program in command'
+_OWN_PROGRAM: Final = 'your own program needs driver = "command", and the program in command'
 
 
 def _seconds_or_none(default: float | None, **metadata: str) -> Any:  # noqa: ANN401 - as attrs.field
@@ -320,7 +320,7 @@ class Checkpoints:
         ConfigError: A value is invalid; the error names the field and the value.
     """
 
-    every: float | None = _seconds_or_none(900.0, hint="False makes no periodic checkpoints")
+    every: float | None = _seconds_or_none(900.0, hint="False turns off periodic checkpoints")
     keep: int | None = attrs.field(
         default=3,
         converter=to_optional,

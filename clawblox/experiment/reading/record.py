@@ -243,7 +243,7 @@ def _require_fitting(
     mended = max((line.seq for line in lines if line.data.get("mends")), default=0)
     for line in lines:
         if line.seq < mended and line.type in WORK:
-            message = f"its plan cannot be mended in line {mended}"
+            message = f"its plan cannot be amended as in line {mended}"
             raise invalid_line(directory, f"line {line.seq} is not valid: {message}")
         if line.chain is None or line.seq < mended:
             continue

@@ -167,7 +167,7 @@ class Callbacks:
             _log.warning("stop hook failed", error=text, errors=self._errors)
             if self._errors >= _MAX_ERRORS:
                 self._stop = None
-                text += "; it is not asked again"
+                text += "; it will not be called again"
             raise HookError(text) from error
 
 

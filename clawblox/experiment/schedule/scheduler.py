@@ -249,9 +249,7 @@ class Scheduler:
         if not self._running or self._admission.taken or self.halted is not None:
             return
         if all(map(self._waits_for_login, self._running.values())):
-            self.halt(
-                PauseRequest(reason="auth", text="every chain that is left waits for a login")
-            )
+            self.halt(PauseRequest(reason="auth", text="all remaining chains wait for a login"))
         elif self._admission.waiting and not any(map(self._affords, self._admission.waiting)):
             self.halt(PauseRequest(reason="dollars", text=self.spending.describe()))
 
@@ -273,7 +271,7 @@ class Scheduler:
     async def _watch_disk(self) -> None:
         while (least := self._limits.min_free) is not None:
             free = await self._backend.free_bytes()
-            text = f"{format_bytes(free)} are free, and limits.min_free is {format_bytes(least)}"
+            text = f"{format_bytes(free)} are free, but limits.min_free is {format_bytes(least)}"
             if free < least and not self._is_disk_low:
                 self._warn("disk.low", text)
             self._is_disk_low = free < least

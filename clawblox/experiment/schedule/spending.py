@@ -159,7 +159,7 @@ class Spending:
     def describe(self) -> str:
         """Return the spent part of the plan's money as text."""
         limit = self._plans.present.limits.dollars
-        return f"${self.usd:.2f} of limits.dollars, ${limit:g}, are spent"
+        return f"${self.usd:.2f} has been spent; limits.dollars is ${limit:g}"
 
     def _cost(self, usage: Sequence[Usage], working: Mapping[str, Any]) -> float:
         models = [agent.get("model") for agent in working.get("agents", ())]

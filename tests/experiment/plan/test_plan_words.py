@@ -54,7 +54,7 @@ def test_errors_show_values_and_types_as_in_toml(part: dict[str, str], line: str
 @pytest.mark.parametrize(
     ("part", "hint"),
     [
-        ({"top": "checkpoint = { every = 0 }"}, "false makes no periodic checkpoints"),
+        ({"top": "checkpoint = { every = 0 }"}, "false turns off periodic checkpoints"),
         ({"top": "checkpoint = { keep = 0 }"}, "false keeps all"),
         ({"top": "limits = { min_free = 0 }"}, "false sets no limit"),
         ({"top": "limits = { wall = 0 }"}, "leave it out for no limit"),
@@ -160,5 +160,5 @@ def test_a_plan_in_python_is_refused_in_the_words_of_python() -> None:
     with pytest.raises(ConfigError) as caught:
         Plan({"dir": "w", "env": ["STEPS=6"]}, [agent])
     assert 'a mapping of names to values, such as {"STEPS": "…"}' in str(caught.value)
-    with pytest.raises(ConfigError, match="False makes no periodic checkpoints"):
+    with pytest.raises(ConfigError, match="False turns off periodic checkpoints"):
         Plan("w", [agent], checkpoint={"every": 0})

@@ -266,7 +266,9 @@ async def test_the_stop_hook_closes_a_generation_and_is_switched_off_after_three
     assert len(asked) == 3
     failed = [line.data for line in simulation.journal.lines if line.type == "hook.failed"]
     assert failed[:2] == [{"hook": "stop", "error": "ValueError: broken"}] * 2
-    assert failed[2:] == [{"hook": "stop", "error": "ValueError: broken; it is not asked again"}]
+    assert failed[2:] == [
+        {"hook": "stop", "error": "ValueError: broken; it will not be called again"}
+    ]
 
 
 async def test_spent_usage_is_the_sum_of_all_attempts() -> None:
