@@ -52,7 +52,7 @@ def check_text(value: object, key: str) -> str:
         raise ConfigError(
             f"must be text for a program, not with {match[0]!a} at character {match.start()}",
             key=key,
-            hint="remove it: NUL ends arguments, and a lone surrogate is no character of UTF-8",
+            hint="remove it: NUL ends arguments, and UTF-8 cannot encode a lone surrogate",
         )
     return value
 

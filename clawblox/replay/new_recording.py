@@ -77,7 +77,7 @@ class NewRecording:
 
         Raises:
             OSError: The file cannot be read, or there is too much.
-            RecordingError: It is damaged, or no recording.
+            RecordingError: It is damaged, or not a recording.
         """
         block = self._next_block()
         if block is None or self._reader is None:
@@ -96,7 +96,7 @@ class NewRecording:
 
         Raises:
             OSError: The file cannot be read, or there is too much.
-            RecordingError: It is damaged, or no recording.
+            RecordingError: It is damaged, or not a recording.
         """
         if self._reader is None:
             self._reader = self._open()

@@ -277,7 +277,8 @@ class VerifiedRun:
     Attributes:
         replays: The results, in the order of the recordings.
         is_strict: Whether a recording with an unchecked start counts as not verified.
-        scores: The scores of an experiment, computed again. Other scores are no differences.
+        scores: The scores of an experiment, computed again. Different scores do not count as
+            differences.
         judged: The files that were judged, before the first replay, as a kept report has them;
             none for the file of a recording.
     """

@@ -167,11 +167,11 @@ def _prepare(reader: RecordingReader, scratch: Path) -> str | None:
     if rows is None:
         return None
     if not isinstance(rows, str) or len(rows) > MAX_START_BYTES:
-        return "its rows are no text in base64"
+        return "its rows are not base64 text"
     try:
         content = base64.b64decode(rows, validate=True)
     except ValueError as error:
-        return f"its rows are no text in base64: {error}"
+        return f"its rows are not base64 text: {error}"
     directory = scratch / "run" / DATASTORE_DIR_NAME
     directory.mkdir(parents=True)
     (directory / f"{_NAME}.db").write_bytes(content)

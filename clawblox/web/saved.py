@@ -222,7 +222,7 @@ def diff_texts(before: bytes, after: bytes) -> list[str]:
         after: The second text.
     """
     if b"\0" in before + after or max(len(before), len(after)) == MAX_FILE_BYTES:
-        return ["@ It is no text, or too large to be compared."]
+        return ["@ It is not text, or it is too large to be compared."]
     ours, theirs = before.split(b"\n"), after.split(b"\n")
     skipped = max(common_length(ours, theirs) - _CONTEXT, 0)
     ours, theirs = ours[skipped:], theirs[skipped:]

@@ -338,7 +338,7 @@ def test_without_a_seed_a_world_with_other_files_cannot_repeat(
 
 
 @pytest.mark.parametrize("call", ["spectate", "snapshot", "fingerprint"])
-def test_a_world_that_fails_where_it_had_not_is_different(recording: Path, call: str) -> None:
+def test_world_that_fails_only_in_the_replay_is_different(recording: Path, call: str) -> None:
     def fail(self: Dice) -> None:
         raise RuntimeError("out of order")
 

@@ -233,10 +233,10 @@ def test_unverifiable_recording_has_a_reason(lives: Path, tmp_path: Path) -> Non
     assert run.exit_status == 3
     assert [replay.number for replay in run.replays] == [1, 2, 0, 3, 4, 5, 6, 7, 8]
     expected = [
-        "its rows are no text in base64: ",
+        "its rows are not base64 text: ",
         "no rows: the database is shared",
         "its format is 'of-a-stranger', of another program",
-        "its rows are no text in base64",
+        "its rows are not base64 text",
         "it was not recorded by a world on the kit",
         "garbage",
         "link",

@@ -77,7 +77,7 @@ async def test_no_more_connections_are_accepted_together_than_there_is_room_for(
             connection.transport.close()
 
 
-async def test_a_stop_at_any_step_closes_what_was_accepted_and_is_no_connection() -> None:
+async def test_a_stop_at_any_step_closes_every_accepted_connection() -> None:
     assert COUNT < ACCEPT_BATCH
     for steps in range(STEPS + 1):
         with waiting_clients(COUNT) as (listener, clients):

@@ -283,7 +283,7 @@ def test_too_many_different_lines_are_not_compared() -> None:
 
 def test_binary_and_large_files_are_not_compared() -> None:
     for text in (b"a\0", b"a" * (1 << 20)):
-        assert diff_texts(text, b"b") == ["@ It is no text, or too large to be compared."]
+        assert diff_texts(text, b"b") == ["@ It is not text, or it is too large to be compared."]
 
 
 def test_the_lines_of_a_difference_and_their_lengths_are_bounded() -> None:

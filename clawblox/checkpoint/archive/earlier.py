@@ -101,11 +101,11 @@ class EarlierArchives:
                 os.close(fd)
 
     def may_have(self, size: int) -> bool:
-        """Return whether a content of this size, in bytes, may be in an earlier archive."""
+        """Return whether an earlier archive may have content of this size in bytes."""
         return size in self._sizes
 
     def copy(self, sha256: bytes, write: Callable[[bytes], object]) -> Packed | None:
-        """Write the packed form of a content. Blocks.
+        """Write the packed form of some content. Blocks.
 
         Args:
             sha256: Digest of the content.

@@ -283,7 +283,7 @@ class _LongRun:
 
 
 class Parts:
-    """Decodes the containers in a content and reports those that cannot be searched.
+    """Decodes the containers inside other content, and reports those that cannot be searched.
 
     Args:
         outer: The content.

@@ -133,7 +133,7 @@ def _require_whole(result: Result, order: LifeRequest) -> None:
     """
     sent = result.evidence
     if sent is not None and not (sent.method in ("GET", "POST") and _URL.fullmatch(sent.url)):
-        raise ValueError("its evidence is no request to a world")
+        raise ValueError("its evidence is not a request to a world")
     if result.fault or order.is_realtime:
         return
     if result.final is None or len(result.trace.exchanges) != len(order.script):

@@ -196,7 +196,7 @@ class AttemptHost:
         """Return the version of an agent's program on this node, or None if unknown.
 
         Raises:
-            AgentError: It cannot work.
+            AgentError: The agent cannot work, for example without a login.
             ConfigError: It cannot be run.
 
         Cancellation: has no effect.

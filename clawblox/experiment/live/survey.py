@@ -206,7 +206,7 @@ async def check_program_here(credentials: Credentials, chain: Chain, spec: Agent
         spec: The agent.
 
     Raises:
-        AgentError: It cannot work.
+        AgentError: The agent cannot work, for example without a login.
         ConfigError: It cannot be run.
 
     Cancellation: ends the program.

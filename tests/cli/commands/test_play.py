@@ -310,9 +310,7 @@ def test_signal_ends_the_session_and_the_agent_leaves(
 
 
 @pytest.mark.thorough
-def test_the_end_of_a_world_that_was_started_for_the_session_ends_it(
-    pipe: Start, tmp_path: Path
-) -> None:
+def test_end_of_a_world_started_by_play_ends_the_command(pipe: Start, tmp_path: Path) -> None:
     command = pipe(str(make_world(tmp_path)), cwd=tmp_path)
     command.wait_for("is ready at")
     (directory,) = (tmp_path / "runs").iterdir()

@@ -232,7 +232,7 @@ def test_a_chain_whose_name_now_means_another_condition_is_never_resumed() -> No
         (3600, 120, 60, True),
     ],
 )
-def test_default_saving_time_written_by_an_earlier_version_is_no_change(
+def test_default_saving_time_written_by_an_earlier_version_is_not_a_change(
     duration: float, old: float | None, new: float | None, *, is_changed: bool
 ) -> None:
     plan = OLD.but(duration=duration, save={"before": old})
