@@ -140,13 +140,15 @@ def test_a_run_is_verified_and_its_results_are_kept(call: Start, lives: Path) ->
 
     left = read_verification(lives)
     assert left is not None
+    assert not left.report.is_strict
     lines = [*map(describe_replay, left.report.replays), sum_up(left.report)]
     assert lines == [first, second, total]
     assert left.find_changes() == ()
 
-    command = call("verify", str(lives), "--recording", "2", "--json")
+    command = call("verify", str(lives), "--recording", "2", "--strict", "--json")
     document = json.loads(command.out)
     assert (document["equal"], command.err, command.wait()) == (True, shown, 0)
+    assert document["strict"]
     left = read_verification(lives)
     assert left is not None
     assert json.loads(format_json(left.report.document())) == document

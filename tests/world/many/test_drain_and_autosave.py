@@ -166,7 +166,6 @@ async def test_invalid_autosave_arguments_are_refused(
             await world.autosave(**arguments)
 
 
-@pytest.mark.thorough
 async def test_autosaves_pause_while_the_disk_is_low_and_then_resume(
     tmp_path: Path, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
