@@ -44,7 +44,7 @@ def test_the_examples_of_the_readme_can_be_run_repeatedly(tmp_path: Path) -> Non
         assert all(output.strip() for output in examples.run_examples(shown, tmp_path))
 
 
-def test_every_block_of_the_readme_is_an_example_with_known_exceptions() -> None:
+def test_every_block_of_the_readme_is_run_as_an_example_except_known_blocks() -> None:
     text = (ROOT / "README.md").read_text()
     blocks = re.findall(r"^```(?:bash|python)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     run = [example.code for example in examples.find_examples(ROOT / "README.md")]

@@ -135,7 +135,7 @@ def is_reserved(name: str) -> bool:
 
 
 def is_neutral_directory(path: str) -> bool:
-    """Return whether a path is an agent's directory of members with neutral names."""
+    """Return whether a path is the directory for an agent's members with neutral names."""
     found = _RESERVED.fullmatch(path)
     return found is not None and found["below"] is None
 

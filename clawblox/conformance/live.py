@@ -396,7 +396,7 @@ class Trace:
         return next((exchange for step, exchange in self if step.kind == "say"), None)
 
     def since(self, step: int) -> Trace:
-        """Return the trace from a step on."""
+        """Return the trace, starting at a step."""
         return Trace(self.steps[step:], self.exchanges[step:])
 
     def numbered(self, names: Sequence[str]) -> Trace:

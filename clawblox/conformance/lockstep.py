@@ -95,7 +95,7 @@ class Resaved:
         """Return the number of the step before which observations differed most from the first.
 
         State that did not matter in the first save, such as a speed of zero, is likely to matter
-        there. At least a third of the script follows. Blocks.
+        there. At least a third of the script follows that step. Blocks.
         """
         first: dict[int, dict[str, Any]] = {}
         changes: dict[int, int] = {}

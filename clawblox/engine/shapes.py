@@ -55,7 +55,7 @@ def integer(value: Any) -> str | None:
 
 
 def whole(value: Any) -> str | None:
-    """Accept an integer from 0 to below 2**62."""
+    """Accept a non-negative integer below 2**62."""
     is_one = value.__class__ is int and 0 <= value <= _LARGEST
     return None if is_one else "a whole number"
 

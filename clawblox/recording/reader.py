@@ -369,6 +369,6 @@ def unstamped(line: bytes) -> bytes:
 
 
 def record_order(record: Record) -> tuple[int, bool, int, bool]:
-    """Return the place of a record among those of all tracks."""
+    """Return the sort key of a record among the records of all tracks."""
     is_input = record.track is Track.INPUTS
     return record.after, is_input, record.moment.tick, record.track is not Track.FRAMES

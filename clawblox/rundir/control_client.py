@@ -53,7 +53,8 @@ def find_sockets(run_dir: Path) -> list[Path]:
     Sockets of dead orchestrators are removed if possible.
 
     Args:
-        run_dir: The run directory, or an agent's directory; without any runs, it has no sockets.
+        run_dir: The run directory, or an agent's directory; there are no sockets without
+            runs in it.
     """
     directory = control_dir(run_dir)
     served, dead = _sort_out(directory)

@@ -112,7 +112,7 @@ class RunSearch:
 
 
 class _RunPlace:
-    """A directory of the walk.
+    """A directory that the walk visits.
 
     Attributes:
         path: Path of the directory.

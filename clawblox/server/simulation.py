@@ -262,8 +262,8 @@ class Simulation(ABC):
         for a copy. The copy must not have rows that are written later.
 
         Returns:
-            A function that another thread calls, once, with the path of the file to make; the world
-            runs on meanwhile. None if there are no rows.
+            A function that another thread calls once, with the path of the file to make, while the
+            world keeps running. None if there are no rows.
         """
         return None
 

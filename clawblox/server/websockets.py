@@ -23,10 +23,10 @@ _REASON: Final = "too many frames or bytes"
 
 
 class _CountedConnection(WSConnection):
-    """Stops parsing frames when there are more than a client may send.
+    """Stops parsing frames once a client has exceeded the frame limit.
 
     Attributes:
-        is_exceeded: Whether there were.
+        is_exceeded: Whether the client has exceeded the limit.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -3,14 +3,14 @@
 Each orchestrator process has a guard, which holds the read end of a pipe (the lifeline) and a pidfd
 of the orchestrator. The client sends the guard the cookie of every instance *before* the instance
 is spawned, and its leaders afterwards. When the orchestrator has ended for any reason, the guard
-sends TERM to all processes of the marks, waits for a grace, and kills the rest. To detach an
+sends TERM to all processes of the marks, waits for a grace period, and kills the rest. To detach an
 instance, the client makes the guard forget it. A thread waits for the end of the guard, and
 replaces a guard that dies, perhaps for lack of memory, immediately.
 
 The guard is not a child of the orchestrator, because programs that end an orchestrator may kill its
 children first, as Ray does. An orchestrator that must not act after a certain time, when another
 may take over its work, takes a lease: the guard kills the orchestrator and its instances at the
-deadline, without a grace.
+deadline, without a grace period.
 
 Standard library only: the program runs as ``python -I -S`` and stays near 9 MB.
 """
@@ -85,7 +85,7 @@ class Guard:
             self._send("watch", *mark)
 
     def lease(self, until: float) -> None:
-        """Kill this process and those of every mark at a deadline, without a grace.
+        """Kill this process and those of every mark at a deadline, without a grace period.
 
         A later deadline replaces an earlier one, unless that has passed.
 

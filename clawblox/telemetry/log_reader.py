@@ -26,7 +26,7 @@ _MOST_LOCKED_LOOKS = 100
 
 @attrs.define(eq=False, kw_only=True)
 class LogReader:
-    """The lines of a log file from an offset on; an async context manager and iterator.
+    """The lines of a log file, starting at an offset; an async context manager and iterator.
 
     Args:
         instance: Name of the instance in the lines.
@@ -38,12 +38,12 @@ class LogReader:
             effect on a log without an index.
         pattern: Only matching lines are returned and counted by ``tail``; None matches all lines.
         has_notes: Whether to insert notes at the ends and restarts of the instance.
-        was_restarted: Whether ``start`` is the offset of a restart, so that the run started
-            earlier.
+        was_restarted: Whether ``start`` is the offset of a restart, in which case the run
+            started earlier.
         tail_counts_notes: Whether notes count among the lines of ``tail``.
         is_watched: Whether an orchestrator watches the log, so that its modification time is the
             arrival time of the last lines.
-        is_over: Whether the writer has ended.
+        is_over: Returns whether the writer has ended.
 
     Raises:
         OSError: The file cannot be read; a missing file has no lines.

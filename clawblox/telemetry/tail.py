@@ -53,7 +53,7 @@ def read_lines(log: Path, start: int = 0) -> Generator[FileLine, None, None]:
 
 
 def read_segment(segment: LogSegment, start: int) -> Generator[FileLine, None, None]:
-    """Yield the lines of a log's segment from an offset on, like :func:`read_lines`."""
+    """Yield the lines of a log's segment, starting at an offset, like :func:`read_lines`."""
     tail = Tail(segment.path, start, begins_at=segment.start, end=segment.end)
     try:
         yield from tail.read_on()
@@ -63,7 +63,7 @@ def read_segment(segment: LogSegment, start: int) -> Generator[FileLine, None, N
 
 
 class Tail:
-    """The lines of a growing file from an offset on. The file is opened by the first read.
+    """The lines of a growing file, starting at an offset. The file is opened by the first read.
 
     Args:
         path: The file.

@@ -208,7 +208,7 @@ class Axis:
         return own[-1].is_lost if own and not is_later else None
 
     def since(self, place: AxisPlace) -> Axis:
-        """Return the part of the axis from a place on."""
+        """Return the part of the axis that starts at a place."""
         begin, pieces = (place.life, place.position), list[Piece]()
         for piece in self.pieces:
             knots = [knot for knot in piece.knots if (piece.life, knot[_POSITION]) > begin]

@@ -59,7 +59,7 @@ class BoardView:
         counts: Number of instances by state, including instances that are waiting to start.
         rows: A row for each instance that has started.
         pressure: Share of time in which some task waited for a processor; None if unknown.
-        ramp: Reason for which starts are held back; empty if they are not.
+        ramp: Reason why starts are held back; empty if they are not.
         agents: The agents of the run.
     """
 

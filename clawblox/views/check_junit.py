@@ -17,7 +17,7 @@ from clawblox.views.check_report import STATUS_WORDS
 
 _VALUE_CHARS: Final = 2000
 _OUTCOMES: Final = {"failures": "failure", "errors": "error", "skipped": "skipped"}
-"""Elements that are counted, by the attribute with their number."""
+"""Names of the counted elements, by the attribute that holds their number."""
 
 
 def render_junit(report: Report, *, strict: bool) -> str:

@@ -38,7 +38,7 @@ def describe_plan(plan: Plan, survey: Survey, lead_time: LeadTime) -> list[str]:
     Args:
         plan: The plan.
         survey: The resources that the experiment would use.
-        lead_time: Time that a pause takes.
+        lead_time: Time that a pause takes, and the lead of the signal that requests it.
     """
     chains = plan.chains()
     return [

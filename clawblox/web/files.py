@@ -240,7 +240,7 @@ def search(
     most: int = 100,
     seconds: float = 1.0,
 ) -> Matches:
-    """Search a log from an offset on, until the slice of time is over or there are enough matches.
+    """Search a log, starting at an offset, until the time slice is over or enough is found.
 
     Args:
         root: The directory that must contain the segments; see :func:`opened_below`.

@@ -131,7 +131,7 @@ class Site:
         self._clock = clock
         self._lock = threading.Lock()
         self._search = RunSearch(self.root)
-        self._looks = {
+        self._scans = {
             self._scan_ended: 10.0,
             self._scan_live: 0.5,
             self._search_again: 5.0,
@@ -225,12 +225,12 @@ class Site:
 
     def _scan(self) -> None:
         """Refresh the entries whose check is due."""
-        for look, least_s in self._looks.items():
+        for scan, least_s in self._scans.items():
             begun = self._clock()
-            if begun >= self._due.get(look, begun):
-                look()
+            if begun >= self._due.get(scan, begun):
+                scan()
                 took = self._clock() - begun
-                self._due[look] = begun + max(least_s, took * _SHARE)
+                self._due[scan] = begun + max(least_s, took * _SHARE)
         self._read([path for path in self._search.runs if path not in self._runs])
 
     def _search_again(self) -> None:

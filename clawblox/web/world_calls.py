@@ -1,7 +1,7 @@
 """An agent's actions in its world, derived from its tool calls and their results. Pure.
 
-A tool call is a call of the world if it makes exactly one request to the agent's own address.
-Changes are found by comparing the answer with the previous observation.
+A tool call counts as a call to the world if it makes exactly one request to the agent's own
+address. Changes are found by comparing the answer with the previous observation.
 """
 
 from __future__ import annotations

@@ -138,9 +138,7 @@ class Fleet(KnownInstances):
             start(watch_loop, self._note_lag)
             start(watch_listeners)
             start(watch_records, lambda: [handle.instance for handle in self.all])
-            start(
-                watch_memory, lambda: {it.instance: it.supervisor.end_at_limit for it in self.all}
-            )
+            start(watch_memory, lambda: {h.instance: h.supervisor.end_at_limit for h in self.all})
             yield self
 
     @asynccontextmanager

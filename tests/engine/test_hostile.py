@@ -121,7 +121,7 @@ HARMLESS = (
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("main", HALTING)
-def test_a_hostile_script_halts_the_world_with_a_clear_text(tmp_path: Path, main: str) -> None:
+def test_a_hostile_script_halts_the_world_with_a_clear_message(tmp_path: Path, main: str) -> None:
     run = play(tmp_path, main, 6, PLAN, steps_per_tick=STEPS)
     assert run.world.failure is not None
     assert HALTING[main] in run.world.failure

@@ -412,7 +412,7 @@ def test_invalid_task_arguments_raise_script_errors(tmp_path):
     ]
 
 
-def test_an_endless_loop_halts_the_world_with_a_clear_text(tmp_path):
+def test_an_endless_loop_halts_the_world_with_a_clear_message(tmp_path):
     run = play(tmp_path, "task.wait()\nwhile true do end", 3, steps_per_tick=100_000)
     assert run.world.failure is not None
     assert run.world.failure.startswith("Begin frame error: main.lua:2: ")

@@ -65,7 +65,7 @@ def test_escaped_direct_function_checks_its_arguments(way: str, is_restored: boo
         assert (ok, message) == (False, complaint)
 
 
-def test_an_escaped_function_is_one_value_with_complete_debug_info() -> None:
+def test_an_escaped_function_keeps_its_identity_and_debug_info() -> None:
     for vm in (escaped("its own level"), round_trip(escaped("its own level"))):
         check = """
             local is_same = getfenv(found) == getfenv() and type(found) == "function"

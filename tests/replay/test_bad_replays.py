@@ -56,7 +56,7 @@ HTTPServer(address, Handler).serve_forever()
 
 
 def saying(parent: Path, lives: Path, body: str = "") -> Path:
-    """Write a world that says what it wants, after some code of its own."""
+    """Write a world that forges its replay after running ``body``."""
     directory = parent / "saying"
     directory.mkdir()
     command = '[run]\ncommand = ["{python}", "world.py"]\n'
@@ -68,7 +68,7 @@ def saying(parent: Path, lives: Path, body: str = "") -> Path:
 
 
 def verify_first(lives: Path, world: Path, stall_timeout: float = 30.0) -> VerifiedReplay:
-    """Verify the first recording with another world, of which nothing must remain."""
+    """Verify the first recording with another world, and check that it leaves no process."""
     run = verified(lives, number=1, world_dir=world, stall_timeout=stall_timeout)
     assert not marked_processes()
     return run.replays[0]
@@ -196,7 +196,7 @@ def test_a_world_that_records_beyond_the_end_is_different(
         ),
     ],
 )
-def test_a_world_that_leaves_out_some_of_it_is_different(
+def test_a_world_that_omits_part_of_the_script_is_different(
     lives: Path, dice: Path, tmp_path: Path, kept: str, what: str
 ) -> None:
     world = cheating(

@@ -37,7 +37,7 @@ def second(run: Path) -> tuple[VerifiedReplay, int, str]:
     return result.replays[0], result.exit_status, sum_up(result)
 
 
-def test_a_finished_recording_has_its_digest_and_a_killed_one_none(lives: Path) -> None:
+def test_only_a_finished_recording_has_a_digest(lives: Path) -> None:
     killed, finished = entries(lives)
     assert killed.keys() == {"path", "events", "format"}
     assert finished.items() >= content(lives / SECOND).items()
@@ -53,7 +53,7 @@ def test_a_cut_recording_is_incomplete(lives: Path, tmp_path: Path) -> None:
     assert replay.document()["damage"] == "incomplete"
 
 
-def test_a_recording_with_another_content_is_changed(lives: Path, tmp_path: Path) -> None:
+def test_a_recording_with_other_content_is_reported_as_changed(lives: Path, tmp_path: Path) -> None:
     def write_again(path: Path) -> None:
         path.unlink()
         rewrite(lives / SECOND, path, lambda records: records[:-1])

@@ -94,7 +94,7 @@ def test_a_run_in_its_world_may_move_with_it(tmp_path: Path) -> None:
     assert kept.find_changes() == ("../../../notes.txt",)
 
 
-def test_the_file_of_a_recording_has_no_files_that_were_judged(lives: Path, dice: Path) -> None:
+def test_single_recording_file_has_no_judged_files(lives: Path, dice: Path) -> None:
     assert verified(lives / SECOND, world_dir=dice).judged == {}
 
 

@@ -177,7 +177,7 @@ def test_a_forged_recording_is_named(trial: Path, whole: VerifiedRun, tmp_path: 
 
 
 @pytest.mark.thorough
-def test_nothing_continues_a_forged_recording_of_a_killed_world(
+def test_link_to_a_forged_recording_of_a_killed_world_is_unknown(
     trial: Path, whole: VerifiedRun, tmp_path: Path
 ) -> None:
     run = verified(forged(trial, tmp_path / "exp", find(whole, CHAIN), bet_more))
@@ -189,7 +189,7 @@ def test_nothing_continues_a_forged_recording_of_a_killed_world(
 
 
 @pytest.mark.thorough
-def test_a_branch_from_another_state_than_that_of_its_source_is_named(
+def test_a_branch_whose_state_differs_from_its_source_is_named(
     trial: Path, whole: VerifiedRun, tmp_path: Path
 ) -> None:
     def edit(records: Records) -> Records:
@@ -218,7 +218,7 @@ def test_a_recording_that_was_cut_is_named(trial: Path, whole: VerifiedRun, tmp_
     assert f"exp-{CHAIN}-g002, recording 1: incomplete, its file was cut" in table
 
 
-def test_a_world_that_only_says_equal_is_named_for_every_attempt(
+def test_a_world_that_fakes_equality_is_reported_for_every_attempt(
     trial: Path, whole: VerifiedRun, tmp_path: Path
 ) -> None:
     world = saying(tmp_path, whole.replays[0].recording.parents[1])

@@ -247,18 +247,14 @@ def test_unverifiable_recording_has_a_reason(lives: Path, tmp_path: Path) -> Non
         assert part in reason
 
 
-def test_a_data_store_that_the_world_cannot_have_ends_no_other_replay(
-    lives: Path, tmp_path: Path
-) -> None:
+def test_an_impossible_data_store_does_not_end_other_replays(lives: Path, tmp_path: Path) -> None:
     run = verified(with_changed(lives, tmp_path / "run", 1, start_with(datastore="none")))
     assert outcomes(run) == ["impossible", "equal"]
     assert reasons(run)[0].startswith("its 'datastore' is not possible: ")
 
 
 @pytest.mark.parametrize("name", sampled(["tick_rate", "world_format", "ticks_per_input"], every=3))
-def test_what_only_the_world_decides_about_its_time_is_compared(
-    lives: Path, tmp_path: Path, name: str
-) -> None:
+def test_times_that_the_world_decides_are_compared(lives: Path, tmp_path: Path, name: str) -> None:
     run_dir = with_changed(lives, tmp_path / "run", 1, start_with(**{name: 999}))
     found = verified(run_dir, number=1).replays[0].progress.divergence
     assert found is not None
@@ -444,7 +440,7 @@ def test_a_recording_alone_is_verified_with_its_data_store(scripted: Path, tmp_p
 
 
 @pytest.mark.thorough
-def test_no_recording_makes_a_replay_use_a_database_of_others(
+def test_replay_never_uses_the_database_named_in_a_recording(
     scripted_lives: Path, tmp_path: Path
 ) -> None:
     changes = start_with(datastore="postgres", rows=None)

@@ -149,7 +149,7 @@ async def test_an_observation_is_computed_once_for_each_version_but_fresh_after_
     assert len(computed) == 5
 
 
-async def test_whatever_enters_the_simulation_makes_a_new_version(hosted):
+async def test_each_change_of_the_simulation_makes_a_new_version(hosted):
     versions = [hosted.version]
 
     def entered() -> bool:

@@ -1,4 +1,4 @@
-"""``docs/server.md`` shows programs that run and names what there is."""
+"""``docs/server.md`` shows programs that run, and names only things that exist."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def connect_early(port: int) -> socket.socket:
     return connection
 
 
-def test_a_world_serves_on_the_socket_and_binds_nothing(launch, listener, port):
+def test_a_world_on_an_inherited_socket_does_not_bind_its_port(launch, listener, port):
     told = free_port()
     world = launch(descriptor=listener.fileno(), env={"WORLD_PORT": str(told)})
     assert world.port == port

@@ -39,7 +39,7 @@ def test_a_manifest_is_written_in_the_documented_form(manifest, run_dir):
     assert json.loads(text)["schema_version"] == 1
 
 
-def test_a_manifest_is_private_whatever_the_umask(manifest, run_dir):
+def test_a_manifest_is_private_under_any_umask(manifest, run_dir):
     umask = os.umask(0)
     try:
         register_recording(manifest, run_dir / "recordings" / "recording-0001.jsonl")

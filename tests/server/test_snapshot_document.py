@@ -28,7 +28,7 @@ def restored(body: bytes, simulation: Tally | None = None) -> HostedWorld:
 
 @pytest.fixture
 def lived() -> HostedWorld:
-    """A world with everything in it, a waiting input too."""
+    """A world with every kind of state, including a waiting input."""
     hosted = HostedWorld(Tally(), nonce=NONCE)
     rocky, molly = hosted.join("Rocky"), hosted.join("Mölly")
     hosted.queue(rocky, "Add", 5)

@@ -188,7 +188,7 @@ def test_a_sparse_file_of_terabytes_stays_sparse(source: Path, target: Path) -> 
     assert (status.st_size, status.st_blocks) == (1 << 42, 0)
 
 
-def test_a_copy_ends_soon_when_it_is_interrupted(source: Path, target: Path) -> None:
+def test_an_interrupt_in_the_check_of_a_copy_is_raised(source: Path, target: Path) -> None:
     (source / "file").touch()
 
     def interrupt() -> None:

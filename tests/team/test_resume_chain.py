@@ -226,7 +226,7 @@ async def test_wrong_session_record_is_never_used(tmp_path: Path, driver: str, f
 
 
 def leave_conversation(directory: Path, driver: str) -> None:
-    """Leave what an agent leaves that has stopped."""
+    """Write the files that a stopped agent leaves."""
     session_id = str(uuid.uuid4())
     transcript = directory / "session" / TRANSCRIPT[driver].format(id=session_id)
     write(transcript, "{}\n")

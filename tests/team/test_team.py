@@ -229,7 +229,9 @@ async def test_a_run_without_a_team_or_a_checkpoint_is_not_resumed(scene: Scene)
                 await team.start()
 
 
-async def test_a_run_of_the_command_line_is_a_team(scene: Scene, monkeypatch) -> None:
+async def test_a_run_started_by_the_command_line_can_be_resumed_as_a_team(
+    scene: Scene, monkeypatch
+) -> None:
     monkeypatch.setenv("PATH", f"{scene.bin_dir}:{os.environ['PATH']}")
     (scene.run_dir / "prompt.md").write_text("Go.")
     options = AgentRunOptions(agent="claude", prompt=f"@{scene.run_dir / 'prompt.md'}")
@@ -278,7 +280,7 @@ def test_a_team_continues_after_a_kill_of_its_script(scene: Scene) -> None:
     assert not team.agents[0].is_open
 
 
-def test_a_team_without_await_opens_what_is_not_open(scene: Scene) -> None:
+def test_a_sync_team_accepts_an_open_world_and_an_open_agent(scene: Scene) -> None:
     with World(scene.world, run_dir=scene.run_dir) as world:
         agent = Agent(**scene.options("Moa"), budget=Budget(turns=1))
         assert agent.check() is not None  # it is open from here

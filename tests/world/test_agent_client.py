@@ -245,7 +245,7 @@ async def test_calls_after_leaving_fail_but_leaving_twice_is_allowed(
 
 
 @ON_BOTH_LOOPS
-async def test_an_agent_leaves_the_world_at_any_end_of_the_block(tmp_path: Path) -> None:
+async def test_an_agent_leaves_the_world_however_the_block_ends(tmp_path: Path) -> None:
     async with running(tmp_path) as (world, started):
         async with await world.join("Rocky") as agent:
             assert isinstance(agent, AsyncAgentClient)

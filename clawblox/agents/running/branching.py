@@ -214,5 +214,5 @@ def _copy(
 
 
 def _lead(origin: str, target: str, link: str, _path: PurePath) -> str:
-    """Return the target of a copied link; a link into the original leads into the branch."""
+    """Return the target of a copied link; redirect a link into the original to the branch."""
     return target + link[len(origin) :] if f"{link}/".startswith(f"{origin}/") else link

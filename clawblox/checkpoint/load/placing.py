@@ -189,7 +189,7 @@ class Placing:
     def _find_settings(
         self, prefix: str, recorded: Mapping[str, Repository], path: str, kind: str
     ) -> Repository | None:
-        """Return the recorded settings of a git directory; None if missing or impossible."""
+        """Return the recorded settings of a git directory; None if missing or unusable."""
         settings = recorded.get(prefix + path)
         if settings is None:
             return None

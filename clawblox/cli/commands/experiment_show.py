@@ -137,7 +137,7 @@ def _choose(words: Sequence[str]) -> tuple[ExperimentRecord, str]:
 
     Raises:
         ClawbloxError: The directory does not exist.
-        UsageError: There are other words, or there is no experiment in the directory.
+        UsageError: The words have another form, or the directory contains no experiment.
     """
     if len(words) not in (1, 2):
         raise click.UsageError("Give a generation, such as r2/g003, after the directory if any.")

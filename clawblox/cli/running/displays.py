@@ -159,7 +159,7 @@ class LiveLines(Display, Generic[Seen]):
     Args:
         output: Output that gets the lines.
         scene: Checked for events every second; None if all events are added.
-        until: Called after each look; returns whether the work is over.
+        until: Called after each check for events; returns whether the work is over.
     """
 
     def __init__(

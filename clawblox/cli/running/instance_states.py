@@ -26,7 +26,7 @@ class InstanceStates:
         by_name: The state of each instance, in the words of ``clawblox ps``.
         failures: The error of each instance whose start failed or that ended unexpectedly.
         stopped: Names of the instances that were stopped.
-        ramp: Reason for which starts are held back; empty if they are not.
+        ramp: Reason why starts are held back; empty if they are not.
     """
 
     _planned: int

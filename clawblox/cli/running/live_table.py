@@ -41,7 +41,7 @@ class LiveTable(Display, Generic[Seen]):
         output: The terminal.
         scene: The run or the experiment.
         notice: The last line of the table.
-        until: Called after each look; returns whether the work is over.
+        until: Called after each refresh; returns whether the work is over.
     """
 
     is_table: ClassVar[bool] = True
@@ -298,7 +298,7 @@ def make_display(
         output: The output.
         scene: The run or the experiment.
         notice: The last line of a table.
-        until: Called after each look; returns whether the work is over.
+        until: Called after each refresh; returns whether the work is over.
     """
     if output.is_terminal:
         return LiveTable(output, scene, notice, until)
@@ -311,7 +311,7 @@ async def watch(output: Output, scene: Scene[Seen], until: Callable[[], bool]) -
     Args:
         output: The output.
         scene: The run or the experiment.
-        until: Called after each look; returns whether the work is over.
+        until: Called after each refresh; returns whether the work is over.
 
     Raises:
         OutputGone: The reader is gone.

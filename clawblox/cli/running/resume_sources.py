@@ -34,7 +34,7 @@ _OF_ONE_START: Final = (
     *("command_file", "env", "log_file", "name", "tmux_session"),
     *("record_dir", "reseed", "resume", "run_dir"),
 )
-"""Options that belong to the start of the earlier run, or to the restored state."""
+"""Options of the earlier start that a resumed run does not inherit."""
 
 
 @attrs.frozen(kw_only=True)

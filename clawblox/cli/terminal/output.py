@@ -82,7 +82,7 @@ class Output:
 
         Raises:
             OutputGone: The reader is gone.
-            OSError: It goes to a file, and the disk is full.
+            OSError: The output is a file, and the disk is full.
 
         Cancellation: part of it may have been written.
         """
@@ -93,7 +93,7 @@ class Output:
 
         Raises:
             OutputGone: The reader is gone.
-            OSError: It goes to a file, and the disk is full.
+            OSError: The output is a file, and the disk is full.
 
         Cancellation: part of it may have been written.
         """
@@ -104,11 +104,11 @@ class Output:
         return guard_text(text, has_colours=self._has_colours)
 
     async def write_control(self, text: str) -> None:
-        """Write control sequences of our own, and text that was guarded.
+        """Write trusted control sequences, and text that :meth:`guard` returned.
 
         Raises:
             OutputGone: The reader is gone.
-            OSError: It goes to a file, and the disk is full.
+            OSError: The output is a file, and the disk is full.
 
         Cancellation: part of it may have been written.
         """

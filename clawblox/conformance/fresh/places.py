@@ -108,7 +108,7 @@ def make_place(
         run_dir: Run directory of its other runs.
         bubblewrap: Path of bubblewrap; None for a place without it.
         since: UTC time in seconds since 1970 before the first start.
-        views: Descriptor of a file for the arguments of bubblewrap that all places share.
+        views: Descriptor of a file for the bubblewrap arguments that are the same for all places.
     """
     inside = _module("inside")
     make_private_dir(directory / "save")

@@ -50,7 +50,7 @@ MAX_FILE_BYTES: Final = 4 << 30
 _END_BYTES: Final = 4096
 _DIGEST_BYTES: Final = 32
 _IN_THE_WAY: Final = (*CHANGED, errno.EISDIR, errno.EMLINK)
-"""Errors of a copy that was removed or replaced."""
+"""Error numbers that mean that the copy was removed or replaced."""
 
 
 class ReadMark(NamedTuple):

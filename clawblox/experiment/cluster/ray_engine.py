@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 ANSWER_TIMEOUT_S = 5.0
 """Seconds to wait for the head of a cluster to accept a connection; Ray would try for minutes."""
 TOKEN_TIMEOUT_S = 60.0
-"""Seconds for each node to report whether it requires a token; most is the start of a worker."""
+"""Seconds for each node to report whether it requires a token; mostly for starting a worker."""
 _CALLS = 1000
 """Maximum concurrent calls to a host; more are never made."""
 _OPTIONS: Mapping[str, Any] = {

@@ -76,10 +76,10 @@ def _go_on() -> None: ...
 
 
 Stamp: TypeAlias = tuple[int, int, int, int]
-"""Mode with the kind, size, mtime and ctime (which no program can set), as stat(2) has them.
+"""Mode (which includes the file type), size, mtime and ctime, as in stat(2).
 
-The ctime is -1 for directories, and if it is so recent that the entry could change again with the
-same stamp.
+No program can set the ctime. It is -1 for directories, and for entries that have changed so
+recently that they could change again with the same stamp.
 """
 
 

@@ -54,7 +54,7 @@ CheckpointKind: TypeAlias = Literal["periodic", "pause", "boundary", "end"]
 of a generation."""
 
 Phase: TypeAlias = Literal["work", "save", "score"]
-"""The start of an attempt: with the work of the agents, with the save prompt, or with the score."""
+"""The phase in which an attempt starts: the work of the agents, the save prompt, or the score."""
 
 PauseReason: TypeAlias = Literal[
     "limit", "auth", "disk", "secret", "checkpoint", "dollars", "wall", "request"

@@ -312,7 +312,7 @@ class ExperimentState:
                 yield from generation.checkpoints()
 
     def chain(self, name: str) -> ChainState:
-        """Return the state of a chain; an empty state if it has no line."""
+        """Return the state of a chain; an empty state if no line of the journal concerns it."""
         return self.chains.get(name) or ChainState(name=name)
 
     def find_attempt(

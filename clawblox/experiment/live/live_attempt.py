@@ -212,7 +212,7 @@ class LiveAttempt:
         )
 
     async def _watch_world(self, started: StartedWorld) -> None:
-        """Report the end of the world, which only the attempt may stop."""
+        """Report that the world has ended, by itself or stopped by another program."""
         async for event in self._events:
             if event.subject != self.instance:
                 continue

@@ -79,7 +79,7 @@ MAX_SAVING_SHARE: Final = 0.25
 DEFAULT_PROMPT: Final = "Begin"
 
 AgentsEnded: TypeAlias = Literal["all", "any", "never"]
-"""The agents that must have ended without a stop to end a generation."""
+"""The agents that must have ended by themselves for a generation to end."""
 RetrySource: TypeAlias = Literal["checkpoint", "template"]
 """The point where a failed generation continues: its last checkpoint, or its start."""
 OnChainFailure: TypeAlias = Literal["keep_others", "stop_all"]

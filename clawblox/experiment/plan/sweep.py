@@ -137,7 +137,7 @@ def expand(
 
 
 def _require_different_names(variants: Sequence[Variant], naming: int) -> None:
-    """Check that no two combinations have the same name, as equal digests would cause."""
+    """Check that no two combinations have the same name, for example because digests collide."""
     names: set[str] = set()
     for variant in variants:
         name = chain_name(variant.base, "", naming)

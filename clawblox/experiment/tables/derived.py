@@ -73,7 +73,7 @@ class DerivedFiles:
             self._news.set()
 
     async def run(self) -> None:
-        """Write the files whenever lines change them.
+        """Write the files whenever new journal lines affect them.
 
         Cancellation: each file is complete; :meth:`flush` writes the rest.
         """

@@ -30,7 +30,7 @@ class PcgRandom:
         return ((shifted >> turn) | (shifted << (-turn & 31))) & 0xFFFFFFFF
 
     def fraction(self) -> float:
-        """Return a number from 0 to below 1."""
+        """Return a number that is at least 0 and less than 1."""
         low = self.next()
         return float(low | (self.next() << 32)) * 2.0**-64
 

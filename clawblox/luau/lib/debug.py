@@ -32,7 +32,7 @@ _HIDDEN_CALLS = re.compile(r"\.\.\. \(\+(\d{1,9}) frames\)")
 
 
 def traceback(*args: Any) -> Any:
-    """Return a message followed by the stack from a level on, as text.
+    """Return a message followed by the stack, starting at a level, as text.
 
     Raises:
         RuntimeFault: The level is not a number.

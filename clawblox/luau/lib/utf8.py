@@ -37,7 +37,7 @@ def _is_continuation(text: str, at: int) -> bool:
 
 
 def _leave(text: str, at: int, step: int) -> int:
-    """Skip continuation bytes in a direction; return the first other position."""
+    """Skip continuation bytes in a direction; return the position of the first other byte."""
     start = at
     while at > 0 and _is_continuation(text, at):
         at += step

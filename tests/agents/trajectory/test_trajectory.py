@@ -73,7 +73,7 @@ def test_a_trajectory_covers_two_processes_completely(eko: AgentDir, version: st
     assert (agent.name, agent.version, agent.model_name) == ("claude", version, "claude-sonnet-4-5")
 
 
-def test_a_tool_call_has_its_result(eko: AgentDir) -> None:
+def test_a_tool_call_is_exported_with_its_result(eko: AgentDir) -> None:
     step = export(eko).steps[2]
     assert step.tool_calls is not None
     assert step.observation is not None

@@ -645,7 +645,7 @@ def test_forbidden_names_in_excluded_directories_are_ignored(
     assert "repo/.git/modules/refs/hooks" in reasons(travel())
 
 
-def test_a_directory_that_only_resembles_a_git_directory_is_left_out_in_any_spelling(
+def test_a_directory_that_only_resembles_a_git_directory_is_left_out_however_spelled(
     workspace: Path, travel: Travel
 ) -> None:
     make_upstream(workspace / "repo")

@@ -146,7 +146,7 @@ def test_leave_ends_the_agent(run: str, call: Start) -> None:
 
 
 @pytest.mark.thorough
-def test_agent_joins_anew_when_the_world_has_forgotten_it(run: str, call: Start) -> None:
+def test_agent_rejoins_when_the_world_has_forgotten_it(run: str, call: Start) -> None:
     call("act", run, "w000", "add", "--as", "red")
     ask(find_port(run), "POST", "/__die?signal=SIGKILL")
     wait_until(lambda: read_instances(Path(run))["w000"]["restarts"] == 1, what="a restart")

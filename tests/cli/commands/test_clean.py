@@ -31,7 +31,9 @@ def save_thrice(world: World, run: Path) -> list[Path]:
 
 
 @pytest.mark.thorough
-def test_requested_saves_are_removed_only_with_all(world: World, run: Path, call: Start) -> None:
+def test_requested_saves_are_removed_only_with_option_all(
+    world: World, run: Path, call: Start
+) -> None:
     saves = save_thrice(world, run)
     world.close()
     plain = call("clean", "runs/r1")

@@ -85,7 +85,7 @@ def offer_only(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 # -- the command ------------------------------------------------------------------------------
 
 
-def test_the_requirements_of_this_machine_are_met(call: Start) -> None:
+def test_this_machine_meets_all_requirements(call: Start) -> None:
     command = call("doctor", "--json")
     found = results(command)
     assert command.wait() == 0

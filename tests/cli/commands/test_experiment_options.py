@@ -189,7 +189,9 @@ def test_ctrl_c_at_a_question_is_an_interrupt(plan: Path) -> None:
     assert archive.exists()
 
 
-def test_unneeded_files_are_removed_without_a_question_on_request(plan: Path, call: Start) -> None:
+def test_unneeded_files_are_removed_without_a_question_with_option_yes(
+    plan: Path, call: Start
+) -> None:
     archive = leave_archive(plan)
     command = call("experiment", "clean", DIRECTORY, "--yes")
     assert command.wait() == 0, command.err

@@ -90,7 +90,7 @@ def test_agents_option_is_refused_when_it_has_no_effect(
     assert not Path("scores.svg").exists()
 
 
-def test_groups_and_differences_are_values_for_programs(experiment_dir: Path, call: Start) -> None:
+def test_groups_and_differences_are_printed_as_json(experiment_dir: Path, call: Start) -> None:
     words = ("experiment", "results", str(experiment_dir))
     document = json.loads(call(*words, "--by", "prompt,generation", "--json").out)
     first = next(group for group in document["groups"] if group["column"] == "cubes")

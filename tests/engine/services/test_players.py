@@ -108,7 +108,9 @@ def test_bots_join_in_the_next_tick_up_to_max_players() -> None:
         ("PlayerRemoving", "Failed to fire PlayerRemoving"),
     ],
 )
-def test_failing_player_handler_halts_the_world_with_a_clear_text(event: str, where: str) -> None:
+def test_failing_player_handler_halts_the_world_with_a_clear_message(
+    event: str, where: str
+) -> None:
     world = bench(f"Players.{event}:Connect(function() error('no', 0) end)")
 
     def join_and_leave() -> None:

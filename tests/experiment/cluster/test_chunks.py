@@ -232,7 +232,7 @@ async def test_an_announced_size_is_limited(
     assert [*place.iterdir()] == []
 
 
-def test_all_chunks_are_required_once_in_any_order(place: Path) -> None:
+def test_each_chunk_must_arrive_exactly_once_in_any_order(place: Path) -> None:
     incoming = IncomingFile(place / "file", len(CONTENT), SHA256)
     try:
         for offset in reversed(OFFSETS):

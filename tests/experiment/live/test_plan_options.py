@@ -64,7 +64,7 @@ async def start(
     return caught.value.options
 
 
-async def test_a_world_has_every_option_of_the_plan(tmp_path: Path) -> None:
+async def test_a_world_is_started_with_every_option_of_the_plan(tmp_path: Path) -> None:
     spec = WorldSpec(
         "worlds/panda",
         record=False,

@@ -83,7 +83,7 @@ def test_a_workspace_that_is_a_link_is_invalid(agent_dir: Path) -> None:
         validate_agent_dir(agent_dir, "codex")
 
 
-def test_the_id_of_another_program_does_not_count(agent_dir: Path) -> None:
+def test_an_agent_directory_with_the_id_of_another_program_is_invalid(agent_dir: Path) -> None:
     with pytest.raises(ClawbloxError, match=r"claude_session_id\.txt is missing"):
         validate_agent_dir(agent_dir, "claude")
 

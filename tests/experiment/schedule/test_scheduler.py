@@ -97,7 +97,7 @@ async def test_attempts_with_budgets_above_the_remaining_money_do_not_start() ->
     assert simulation.scheduler.pauses["r3"].reason == "dollars"
 
 
-async def test_run_without_money_ends_immediately() -> None:
+async def test_a_run_after_the_money_is_spent_ends_immediately() -> None:
     simulation = Simulation(make_plan(repeats=2, limits={"dollars": 0.3}))
     assert await simulation.run()
     assert simulation.scheduler.spending.ended_usd > 0.3

@@ -131,7 +131,9 @@ async def test_world_that_is_not_ready_after_a_restart_is_stopped(
     assert leftovers(run, [started.port]) == []
 
 
-async def test_a_detached_world_in_a_restart_is_ended_completely(tmp_path: Path, run: Path) -> None:
+async def test_a_detached_world_is_ended_completely_during_a_restart(
+    tmp_path: Path, run: Path
+) -> None:
     directory = make_motley_world(tmp_path)
     async with AsyncWorld(dir=directory) as world, world.events() as events:
         await world.start_many(1, run_dir=run, restart="fresh", detach=True)

@@ -331,7 +331,7 @@ def test_page_parameters_for_minutes_times_and_bytes_select_steps(
         assert first(nothing) == "minute 0.", nothing
 
 
-def test_a_long_pause_is_folded_to_a_labelled_gap(ada: WrittenAgent, tmp_path: Path) -> None:
+def test_a_long_pause_is_folded_into_a_labelled_gap(ada: WrittenAgent, tmp_path: Path) -> None:
     ada.begin("Begin")
     ada.finish()
     ada.events.second = 50

@@ -304,7 +304,9 @@ async def test_running_detached_instances_are_left_alone(tmp_path: Path, run: Pa
 
 
 @pytest.mark.thorough
-async def test_after_a_reboot_no_process_of_a_record_counts(tmp_path: Path, run: Path) -> None:
+async def test_after_a_reboot_recorded_processes_are_considered_ended(
+    tmp_path: Path, run: Path
+) -> None:
     directory = make_world(tmp_path)
     with orchestrator(CROWD_OF, directory, run, "2") as killed:
         killed.hear()

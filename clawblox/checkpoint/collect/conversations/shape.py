@@ -240,7 +240,7 @@ class ConversationFormat(ABC):
         return any(map(self.allows, paths))
 
     def find_unrecorded(self, paths: Iterable[str]) -> UnrecordedConversation | str:
-        """Return the only conversation of a tier with the file names of the state directory.
+        """Return the only conversation of a tier whose files are named as in the state directory.
 
         Archives of other writers have this layout and may lack the id of the conversation.
 
